@@ -1,0 +1,39 @@
+// Addresses of sources and sinks: the one place where a URI or path becomes an open endpoint.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "halotap/io/sink.hpp"
+#include "halotap/io/source.hpp"
+
+namespace halotap::io {
+
+// What the model behind a source takes.
+struct SourceRequest {
+  std::int64_t channels = 0;               // 0: whatever the source has
+  std::vector<std::string> channel_names;  // the model's, empty for none
+  double rate_hz = 0;                      // 0: whatever the source has
+};
+
+// Opens `address`: a path, told by its extension, or `scheme://path?option=value&...` (docs/endpoints.md lists schemes
+// and options). A source without a rate of its own takes the request's. Named channels are put in the model's order.
+//
+// Throws ConfigError for an unknown scheme, extension or option or an endpoint left out of this build; DataError when
+// the file cannot be read or is malformed, and when its rate or channels differ from the request's and the address
+// does not say `resample=true` or `channels=...`; the message has both values. [control]
+std::unique_ptr<Source> open_source(const std::string& address, const SourceRequest& request);
+
+// Opens `address` for writing. Throws ConfigError as above and DataError when it cannot be written. [control]
+std::unique_ptr<Sink> open_sink(const std::string& address, const SinkSpec& spec);
+
+// Throws ConfigError when an output address names the same file as an input, or as another output. Inputs that are no
+// files are passed over. [control]
+void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs);
+
+// Schemes this build has, for messages and --help: "npy", "wav", ... [any thread]
+std::vector<std::string> source_schemes();
+std::vector<std::string> sink_schemes();
+
+}  // namespace halotap::io

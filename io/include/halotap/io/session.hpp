@@ -1,0 +1,42 @@
+// A session: source -> pipeline -> sinks, from the first frame to the last.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "halotap/io/sink.hpp"
+#include "halotap/io/source.hpp"
+#include "halotap/pipeline/latency.hpp"
+#include "halotap/pipeline/pipeline.hpp"
+
+namespace halotap::io {
+
+struct SessionSpec {
+  std::optional<double> speed;                    // 1.0: as fast as the frames were made; none: as fast as possible
+  std::int64_t max_frames = -1;                   // stop after this many input frames a stream; -1: at the source's end
+  const std::atomic<bool>* stop = nullptr;        // set from anywhere (a signal handler too): end cleanly now
+  std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
+};
+
+struct SessionReport {
+  std::int64_t frames_in = 0;   // a stream
+  std::int64_t frames_out = 0;  // a stream
+  bool stopped = false;         // ended by `stop`
+  std::chrono::nanoseconds elapsed{0};
+  pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
+  pipeline::RingCounters ring;
+  pipeline::EngineCounters engine;
+};
+
+// Runs `source` through `pipeline` into every sink and finishes the sinks. The source must have the pipeline's streams
+// and channels. Everything runs on the caller's thread: read a block, push what the ring takes, step, write. Throws
+// what sources and sinks throw; nothing is then left under a sink's final name. [control]
+SessionReport run_session(Source& source, pipeline::Pipeline& pipeline, const std::vector<std::unique_ptr<Sink>>& sinks,
+                          const SessionSpec& spec);
+
+}  // namespace halotap::io

@@ -1,0 +1,37 @@
+// Where results go.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "halotap/io/source.hpp"
+
+namespace halotap::io {
+
+// What will be written.
+struct SinkSpec {
+  std::int64_t streams = 1;
+  std::int64_t channels = 0;
+  double rate_hz = 0;
+  std::int64_t frames = -1;                // a stream's length if known; -1 otherwise
+  std::vector<std::string> channel_names;  // empty for none
+  Arrangement arrangement = Arrangement::kFramesChannels;
+};
+
+// Takes frames in order. A file is written under a temporary name beside its place and moved there by finish, so that
+// a file under the final name is always whole; destruction without finish removes what was written.
+// construct (opens; throws) -> write -> finish -> destroy. One thread. [control]
+class Sink {
+ public:
+  virtual ~Sink() = default;
+
+  // Appends `frames` frames, `samples` [frames, streams, channels], channels fastest. Throws DataError (with the
+  // system's reason, for instance a full disk).
+  virtual void write(const float* samples, std::int64_t frames) = 0;
+
+  // Completes the output with the frames written so far, be they fewer than SinkSpec announced. Throws DataError.
+  virtual void finish() = 0;
+};
+
+}  // namespace halotap::io

@@ -1,0 +1,77 @@
+// The interface of a backend: a whole stack over many streams.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "halotap/kernels/annotations.hpp"
+#include "halotap/kernels/stack.hpp"
+#include "halotap/kernels/tensor_view.hpp"
+
+namespace halotap::kernels {
+
+struct ExecutorSpec {
+  std::int64_t max_streams = 1;        // slots, at least 1
+  std::int64_t max_chunk_frames = 64;  // longest input of one process call, at least 1
+};
+
+// What a stream's past holds before its first frame.
+enum class FillKind {
+  kZeros,      // nothing: every layer sees zeros before frame 0, as an offline run with zero padding does
+  kHoldFirst,  // the stream's first frame, as if it had been arriving for ever
+  kFrame,      // a given frame, as if it had been arriving for ever
+};
+
+struct Fill {
+  FillKind kind = FillKind::kZeros;
+  const float* frame = nullptr;  // kFrame: in_channels finite samples, read during reset only
+};
+
+// One stream's share of a process call.
+struct SlotChunk {
+  std::int64_t slot = 0;
+  ConstFrameView input;             // [in_channels, frames], 0 to max_chunk_frames frames
+  FrameView output;                 // [out_channels, room], room for at least the frames that will be emitted
+  std::int64_t frames_emitted = 0;  // out: frames written at the start of `output`
+};
+
+// Runs a stack over independent streams, each in a slot with its own history.
+//
+// Over a stream's life, emitted = max(0, received - lookahead_frames), and output frame t has the same bits however
+// the input was cut into chunks, whatever else runs beside, in whichever slot. A stream's output depends on its own
+// input alone; a NaN or Inf reaches only outputs whose receptive field holds it.
+//
+// construct (allocates, packs; throws) -> any order of process, flush, reset (no allocation, no lock, no exception).
+// Life-cycle checks are the engine's; here slots and views are trusted and asserted.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Puts the stream in `slot` at its beginning. Its output is then bit-identical to a fresh slot's. [worker]
+  virtual void reset(std::int64_t slot, const Fill& fill) noexcept HALOTAP_NONBLOCKING = 0;
+
+  // Advances every named slot (each at most once) by its input's frames. Input and output of one entry may be the same
+  // memory with the same strides. [worker]
+  virtual void process(std::span<SlotChunk> chunks) noexcept HALOTAP_NONBLOCKING = 0;
+
+  // Ends the stream: writes its last min(received, lookahead_frames) output frames, as an offline run that ends here
+  // gives them, and leaves the slot as reset with zeros. Returns the frames written. [worker]
+  virtual std::int64_t flush(std::int64_t slot, FrameView output) noexcept HALOTAP_NONBLOCKING = 0;
+
+  // Bytes of history one stream keeps. [any thread]
+  virtual std::size_t state_bytes() const noexcept = 0;
+
+  // What runs underneath, for reports: "cpu (AVX3)". [any thread]
+  virtual std::string description() const = 0;
+};
+
+// The CPU backend: float32 arithmetic, SIMD level chosen at run time, everything on the caller's thread. While it
+// computes it sets the thread's floating-point mode (round to nearest, denormals are zero, nothing traps) and puts the
+// caller's back. Throws std::invalid_argument for a spec out of range and std::bad_alloc when the state does not fit.
+// [control]
+std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
+
+}  // namespace halotap::kernels

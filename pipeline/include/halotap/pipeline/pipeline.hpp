@@ -1,0 +1,76 @@
+// The pipeline: ring, chunker and engine behind one door, for whoever delivers blocks and wants results.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "halotap/kernels/annotations.hpp"
+#include "halotap/pipeline/engine.hpp"
+#include "halotap/pipeline/model.hpp"
+#include "halotap/pipeline/telemetry.hpp"
+
+namespace halotap::pipeline {
+
+// Tags. Every public function's comment ends in who may call it:
+//   [control]   the thread that sets up; may allocate, block and throw
+//   [producer]  the one thread that delivers input; wait-free
+//   [worker]    the one thread that computes; bounded work, no allocation, lock or exception of ours
+//   [consumer]  the one thread that takes results; wait-free
+//   [any thread]
+// followed by the life-cycle state it needs, if any.
+
+// How input is cut into chunks. Results do not depend on it.
+struct ChunkSchedule {
+  std::int64_t max_frames = 64;       // fixed chunks of this many frames, or the longest random one; at least 1
+  std::optional<std::uint64_t> seed;  // set: lengths drawn uniformly from 1 to max_frames
+};
+
+struct PipelineSpec {
+  Backend backend = Backend::kAuto;
+  Precision precision = Precision::kFp32;
+  std::int64_t streams = 1;  // streams that arrive together, frame by frame
+  ChunkSchedule chunks;
+  std::int64_t ring_capacity_frames = 1024;  // raised to the longest chunk when smaller
+};
+
+// Takes blocks of any size on one side, gives results chunk by chunk on the other.
+//
+//     blocks -> ring (SPSC, drops the newest when full, counted) -> chunker -> engine -> output
+//
+// Samples are interleaved: input [frames, streams, in_channels], output [frames, streams, out_channels], channels
+// fastest. One producer and one worker thread, which may be the same. After construction nothing allocates.
+class Pipeline {
+ public:
+  // Throws what Engine::prepare throws, and ConfigError for a spec out of range. [control]
+  Pipeline(const Model& model, const PipelineSpec& spec);
+  ~Pipeline();
+
+  // Offers `frames` frames; takes as many as fit from the front and returns how many. The rest is dropped and counted.
+  // [producer]
+  std::int64_t push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING;
+  // Frames that push would take now. Only the producer can make it smaller. [producer]
+  std::int64_t writable_frames() const noexcept HALOTAP_NONBLOCKING;
+
+  // What one step did.
+  struct Step {
+    std::int64_t frames_in = 0;      // taken from the ring; 0: the ring held less than a chunk, nothing was done
+    std::int64_t frames_out = 0;     // in `samples`
+    const float* samples = nullptr;  // [frames_out, streams, out_channels], valid until the next call
+  };
+  // Processes one chunk if the ring holds it. [worker]
+  Step step() noexcept HALOTAP_NONBLOCKING;
+  // Ends the recording, one piece a call, once the producer has stopped: first the last, shorter chunks, then the
+  // frames held back for lookahead. Nothing in and nothing out means done; the streams are then as new. [worker]
+  Step drain() noexcept HALOTAP_NONBLOCKING;
+
+  const Engine& engine() const noexcept;
+  // A consistent snapshot. [any thread]
+  RingCounters ring_counters() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace halotap::pipeline
