@@ -1,0 +1,68 @@
+// The compute kernels of the CPU backend, one set for every SIMD level, chosen once at run time.
+//
+// Activations lie frame by frame, channels fastest: row t holds `stride` floats, of which the first `channels` count
+// and the rest is padding that nothing real is ever computed from. Rows start on kRowFloats boundaries, so vectors of
+// any level load whole. Every output frame is summed in one fixed order (taps ascending, then input channels
+// ascending, one accumulator each), whatever the number of frames in a call: that is promise 2, bit-identity.
+#pragma once
+
+#include <hwy/aligned_allocator.h>
+
+#include <cstdint>
+
+#include "halotap/kernels/layer.hpp"
+
+namespace halotap::kernels::cpu {
+
+using AlignedFloats = hwy::AlignedFreeUniquePtr<float[]>;
+
+// Floats a row is rounded up to: 64 bytes, a cache line and the widest vector.
+inline constexpr std::int64_t kRowFloats = 16;
+
+constexpr std::int64_t row_stride(std::int64_t channels) {
+  return (channels + kRowFloats - 1) / kRowFloats * kRowFloats;
+}
+
+// One layer's numbers in the order the kernels read them.
+struct PackedLayer {
+  LayerType type;
+  Activation activation;
+  bool residual;
+  std::int64_t in_channels;
+  std::int64_t out_channels;
+  std::int64_t in_stride;   // row_stride(in_channels)
+  std::int64_t out_stride;  // row_stride(out_channels)
+  std::int64_t kernel_size;
+  std::int64_t dilation;
+  std::int64_t left_frames;
+  std::int64_t right_frames;
+  AlignedFloats dw_weight;  // [kernel_size, in_stride]
+  AlignedFloats dw_bias;    // [in_stride]
+  AlignedFloats pw_weight;  // panels of output channels, each [in_channels, panel width]
+  AlignedFloats pw_bias;    // [out_stride]
+
+  std::int64_t halo_frames() const { return left_frames + right_frames; }
+};
+
+// Most rows the executor gives one call: the tile that stays near between depthwise and pointwise.
+inline constexpr std::int64_t kTileFrames = 48;
+
+struct LayerKernels {
+  const char* level;  // "AVX3"
+
+  // Floats of PackedLayer::pw_weight, and its filling from [out_channels, in_channels] weights.
+  std::int64_t (*pointwise_size)(std::int64_t in_channels, std::int64_t out_channels);
+  void (*pack_pointwise)(const double* weight, std::int64_t in_channels, std::int64_t out_channels, float* packed);
+
+  // a[t] = activation(dw_bias + sum_k dw_weight[k] * window[t + k*dilation]) for `frames` rows of in_stride.
+  void (*depthwise)(const PackedLayer& layer, const float* window, std::int64_t frames, float* a);
+
+  // y[t] = pw_bias + sum_c pw_weight[c] * a[t][c] (+ residual[t] unless null), for `frames` rows: `a` and `residual` of
+  // in_stride, `y` of out_stride. A pointwise layer's activation is applied to y.
+  void (*pointwise)(const PackedLayer& layer, const float* a, const float* residual, std::int64_t frames, float* y);
+};
+
+// The set for the best SIMD level this processor has. [any thread]
+const LayerKernels& layer_kernels();
+
+}  // namespace halotap::kernels::cpu

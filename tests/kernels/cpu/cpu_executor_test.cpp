@@ -1,0 +1,333 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cfenv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include "halotap/kernels/executor.hpp"
+#include "halotap/kernels/reference.hpp"
+#include "random_stack.hpp"
+
+namespace halotap::kernels {
+namespace {
+
+using test::draw;
+using test::draw_signal;
+using test::draw_stack;
+using test::Random;
+
+// A recording [channels, frames] run through one slot in chunks of the given lengths, then flushed; [channels, frames].
+std::vector<float> run(Executor& executor, const Stack& stack, std::int64_t slot, const std::vector<float>& input,
+                       std::int64_t frames, const std::vector<std::int64_t>& lengths) {
+  std::vector<float> output(static_cast<std::size_t>(stack.out_channels() * frames), -7.0f);
+  const ConstFrameView in = planar(input.data(), stack.in_channels(), frames);
+  const FrameView out = planar(output.data(), stack.out_channels(), frames);
+  std::int64_t taken = 0;
+  std::int64_t given = 0;
+  for (const std::int64_t length : lengths) {
+    SlotChunk chunk{slot, in.slice(taken, length), out.slice(given, frames - given), -1};
+    executor.process({&chunk, 1});
+    taken += length;
+    EXPECT_EQ(given + chunk.frames_emitted, std::max<std::int64_t>(0, taken - stack.lookahead_frames()));
+    given += chunk.frames_emitted;
+  }
+  EXPECT_EQ(taken, frames);
+  given += executor.flush(slot, out.slice(given, frames - given));
+  EXPECT_EQ(given, frames);
+  return output;
+}
+
+std::vector<std::int64_t> partition(Random& random, std::int64_t frames, std::int64_t longest) {
+  std::vector<std::int64_t> lengths;
+  while (frames > 0) {
+    lengths.push_back(std::min(frames, draw(random, draw(random, 0, 1), longest)));
+    frames -= lengths.back();
+  }
+  return lengths;
+}
+
+double relative_l2(const std::vector<float>& got, const std::vector<double>& expected) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    difference += std::pow(static_cast<double>(got[i]) - expected[i], 2);
+    norm += expected[i] * expected[i];
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+TEST(CpuExecutor, AgreesWithTheReferenceOnRandomStacks) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    Random random(seed);
+    const auto stack = draw_stack(random);
+    const std::int64_t frames = draw(random, 1, 150);
+    const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
+    const auto executor = make_cpu_executor(stack, {1, 37});
+    const std::vector<float> output = run(*executor, *stack, 0, input, frames, partition(random, frames, 37));
+    EXPECT_LE(relative_l2(output, run_reference(*stack, input, frames)), 1.5e-6) << "seed " << seed;
+  }
+}
+
+TEST(CpuExecutor, AgreesWithTheReferenceOnWideLayersAndLongKernels) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    Random random(1000 + seed);
+    const auto stack =
+        draw_stack(random, {.max_layers = 2, .max_channels = 260, .max_kernel_size = 257, .max_dilation = 40});
+    const std::int64_t frames = 200;
+    const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
+    const auto executor = make_cpu_executor(stack, {1, 64});
+    const std::vector<float> output = run(*executor, *stack, 0, input, frames, partition(random, frames, 64));
+    EXPECT_LE(relative_l2(output, run_reference(*stack, input, frames)), 1.5e-6) << "seed " << seed;
+  }
+}
+
+TEST(CpuExecutor, GivesTheSameBitsForEveryPartition) {
+  int partitions = 0;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    Random random(2000 + seed);
+    const auto stack = draw_stack(random);
+    const std::int64_t frames = draw(random, 1, 260);
+    const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
+    const auto offline = make_cpu_executor(stack, {1, frames});
+    const std::vector<float> expected = run(*offline, *stack, 0, input, frames, {frames});
+    const std::vector<std::int64_t> ones(static_cast<std::size_t>(frames), 1);
+    ASSERT_TRUE(same_bits(run(*make_cpu_executor(stack, {1, 1}), *stack, 0, input, frames, ones), expected));
+    for (int i = 0; i < 8; ++i, ++partitions) {
+      const std::int64_t longest = draw(random, 1, 150);
+      const auto executor = make_cpu_executor(stack, {1, longest});
+      const auto lengths = partition(random, frames, longest);
+      ASSERT_TRUE(same_bits(run(*executor, *stack, 0, input, frames, lengths), expected))
+          << "seed " << seed << " partition " << i;
+    }
+  }
+  EXPECT_GE(partitions, 200);
+}
+
+// Streams of different recordings join, advance by different lengths, end and make room in random slots; each must
+// come out as if it had run alone.
+TEST(CpuExecutor, GivesTheSameBitsBesideAnyOtherStreamsInAnySlot) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Random random(3000 + seed);
+    const auto stack = draw_stack(random);
+    constexpr std::int64_t kSlots = 7;
+    const auto alone = make_cpu_executor(stack, {1, 200});
+    const auto crowd = make_cpu_executor(stack, {kSlots, 50});
+
+    struct Recording {
+      std::int64_t frames;
+      std::vector<float> input;
+      std::vector<float> expected;
+      std::vector<float> output;
+      std::int64_t taken = 0;
+      std::int64_t given = 0;
+    };
+    std::map<std::int64_t, Recording> playing;  // by slot
+    int finished = 0;
+    while (finished < 20) {
+      const std::int64_t slot = draw(random, 0, kSlots - 1);
+      if (!playing.contains(slot)) {
+        Recording recording;
+        recording.frames = draw(random, 1, 200);
+        recording.input = draw_signal(random, stack->in_channels() * recording.frames);
+        recording.expected = run(*alone, *stack, 0, recording.input, recording.frames, {recording.frames});
+        recording.output.resize(recording.expected.size());
+        crowd->reset(slot, {});
+        playing.emplace(slot, std::move(recording));
+      }
+      std::vector<SlotChunk> chunks;
+      for (auto& [where, recording] : playing) {
+        if (draw(random, 0, 2) == 0) continue;
+        const std::int64_t length = draw(random, 0, std::min<std::int64_t>(50, recording.frames - recording.taken));
+        const ConstFrameView in = planar(recording.input.data(), stack->in_channels(), recording.frames);
+        const FrameView out = planar(recording.output.data(), stack->out_channels(), recording.frames);
+        chunks.push_back({where, in.slice(recording.taken, length),
+                          out.slice(recording.given, recording.frames - recording.given), -1});
+      }
+      std::shuffle(chunks.begin(), chunks.end(), random);
+      crowd->process(chunks);
+      for (const SlotChunk& chunk : chunks) {
+        Recording& recording = playing.at(chunk.slot);
+        recording.taken += chunk.input.frames;
+        recording.given += chunk.frames_emitted;
+        if (recording.taken < recording.frames) continue;
+        const FrameView out = planar(recording.output.data(), stack->out_channels(), recording.frames);
+        recording.given += crowd->flush(chunk.slot, out.slice(recording.given, recording.frames - recording.given));
+        ASSERT_EQ(recording.given, recording.frames);
+        ASSERT_TRUE(same_bits(recording.output, recording.expected)) << "seed " << seed << " slot " << chunk.slot;
+        playing.erase(chunk.slot);
+        ++finished;
+      }
+    }
+  }
+}
+
+TEST(CpuExecutor, ReadsAndWritesPlanarAndInterleavedMemoryAlike) {
+  Random random(7);
+  const auto stack = draw_stack(random);
+  const std::int64_t frames = 90;
+  const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
+  const auto executor = make_cpu_executor(stack, {1, frames});
+  const std::vector<float> expected = run(*executor, *stack, 0, input, frames, {frames});
+
+  std::vector<float> frame_major(input.size());
+  for (std::int64_t c = 0; c < stack->in_channels(); ++c) {
+    for (std::int64_t t = 0; t < frames; ++t) {
+      frame_major[static_cast<std::size_t>(t * stack->in_channels() + c)] =
+          input[static_cast<std::size_t>(c * frames + t)];
+    }
+  }
+  std::vector<float> output(expected.size());
+  const FrameView out = interleaved(output.data(), stack->out_channels(), frames);
+  SlotChunk chunk{0, interleaved<const float>(frame_major.data(), stack->in_channels(), frames), out, 0};
+  executor->process({&chunk, 1});
+  executor->flush(0, out.slice(chunk.frames_emitted, frames - chunk.frames_emitted));
+  for (std::int64_t o = 0; o < stack->out_channels(); ++o) {
+    for (std::int64_t t = 0; t < frames; ++t) {
+      ASSERT_EQ(output[static_cast<std::size_t>(t * stack->out_channels() + o)],
+                expected[static_cast<std::size_t>(o * frames + t)]);
+    }
+  }
+}
+
+TEST(CpuExecutor, WorksInPlaceOnOnePieceOfMemory) {
+  Random random(8);
+  LayerSpec spec;
+  spec.name = "conv";
+  spec.in_channels = 6;
+  spec.out_channels = 6;
+  spec.kernel_size = 5;
+  spec.padding = Padding::kSame;
+  const auto stack = std::make_shared<const Stack>(std::vector{test::draw_layer(random, spec)});
+  const std::int64_t frames = 300;
+  std::vector<float> memory = draw_signal(random, 6 * frames);
+  const auto executor = make_cpu_executor(stack, {1, frames});
+  const std::vector<float> expected = run(*executor, *stack, 0, memory, frames, {frames});
+  const FrameView view = planar(memory.data(), 6, frames);
+  SlotChunk chunk{0, view, view, 0};
+  executor->process({&chunk, 1});
+  executor->flush(0, view.slice(chunk.frames_emitted, 2));
+  EXPECT_TRUE(same_bits(memory, expected));
+}
+
+TEST(CpuExecutor, KeepsANaNOrInfInsideItsReceptiveField) {
+  const float bad[] = {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    Random random(4000 + seed);
+    const auto stack = draw_stack(random);
+    const std::int64_t frames = stack->receptive_field() + 120;
+    const std::int64_t at = draw(random, 0, 100);
+    const std::vector<float> clean = draw_signal(random, stack->in_channels() * frames);
+    std::vector<float> dirty = clean;
+    dirty[static_cast<std::size_t>(draw(random, 0, stack->in_channels() - 1) * frames + at)] = bad[seed % 3];
+    const auto executor = make_cpu_executor(stack, {2, 40});
+    const auto lengths = partition(random, frames, 40);
+    const std::vector<float> expected = run(*executor, *stack, 0, clean, frames, lengths);
+    const std::vector<float> output = run(*executor, *stack, 1, dirty, frames, lengths);
+    const std::int64_t first = at - stack->lookahead_frames();
+    const std::int64_t last = at + stack->receptive_field() - 1 - stack->lookahead_frames();
+    for (std::int64_t o = 0; o < stack->out_channels(); ++o) {
+      for (std::int64_t t = 0; t < frames; ++t) {
+        if (t >= first && t <= last) continue;
+        const auto i = static_cast<std::size_t>(o * frames + t);
+        ASSERT_EQ(std::memcmp(&output[i], &expected[i], sizeof(float)), 0) << "seed " << seed << " frame " << t;
+      }
+    }
+    EXPECT_TRUE(same_bits(run(*executor, *stack, 1, clean, frames, lengths), expected)) << "after flush";
+  }
+}
+
+TEST(CpuExecutor, LeavesNothingOfAStreamBehindAReset) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(5000 + seed);
+    const auto stack = draw_stack(random);
+    const std::int64_t frames = 120;
+    const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
+    const auto executor = make_cpu_executor(stack, {2, frames});
+    const std::vector<float> expected = run(*executor, *stack, 0, input, frames, {frames});
+    std::vector<float> poison(input.size(), std::nanf(""));
+    std::vector<float> output(expected.size());
+    SlotChunk chunk{0, planar<const float>(poison.data(), stack->in_channels(), draw(random, 1, frames)),
+                    planar(output.data(), stack->out_channels(), frames), 0};
+    chunk.input.channel_stride = frames;
+    executor->process({&chunk, 1});
+    executor->reset(0, {});
+    EXPECT_TRUE(same_bits(run(*executor, *stack, 0, input, frames, {frames}), expected)) << "seed " << seed;
+  }
+}
+
+TEST(CpuExecutor, HoldsAFrameAsIfItHadArrivedForEver) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Random random(6000 + seed);
+    const auto stack = draw_stack(random);
+    const std::int64_t frames = 100;
+    const std::int64_t channels = stack->in_channels();
+    const std::vector<float> input = draw_signal(random, channels * frames);
+    std::vector<float> frame = draw_signal(random, channels);
+    const bool hold_first = seed % 2 == 0;
+    if (hold_first) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        frame[static_cast<std::size_t>(c)] = input[static_cast<std::size_t>(c * frames)];
+      }
+    }
+
+    // What a stream gives that did receive the frame, for longer than anything it remembers.
+    const std::int64_t past = 2 * stack->receptive_field();
+    std::vector<float> longer;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      longer.insert(longer.end(), static_cast<std::size_t>(past), frame[static_cast<std::size_t>(c)]);
+      longer.insert(longer.end(), input.begin() + c * frames, input.begin() + (c + 1) * frames);
+    }
+    const auto executor = make_cpu_executor(stack, {2, 64});
+    const std::vector<float> whole =
+        run(*executor, *stack, 0, longer, past + frames, partition(random, past + frames, 64));
+    std::vector<float> expected;
+    for (std::int64_t o = 0; o < stack->out_channels(); ++o) {
+      const auto row = whole.begin() + o * (past + frames);
+      expected.insert(expected.end(), row + past, row + past + frames);
+    }
+
+    const Fill fill{hold_first ? FillKind::kHoldFirst : FillKind::kFrame, frame.data()};
+    executor->reset(1, fill);
+    const std::vector<float> output = run(*executor, *stack, 1, input, frames, partition(random, frames, 64));
+    EXPECT_TRUE(same_bits(output, expected)) << "seed " << seed;
+    EXPECT_LE(relative_l2(output, run_reference(*stack, input, frames, fill)), 1.5e-6) << "seed " << seed;
+  }
+}
+
+TEST(CpuExecutor, GivesBackTheCallersFloatingPointModeAndDoesNotDependOnIt) {
+  Random random(9);
+  const auto stack = draw_stack(random);
+  const std::int64_t frames = 50;
+  const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
+  const auto executor = make_cpu_executor(stack, {1, frames});
+  const std::vector<float> expected = run(*executor, *stack, 0, input, frames, {frames});
+  ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
+  const std::vector<float> output = run(*executor, *stack, 0, input, frames, {frames});
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+  EXPECT_TRUE(same_bits(output, expected));
+}
+
+TEST(CpuExecutor, KeepsStateThatDoesNotGrowWithTheChunk) {
+  Random random(10);
+  const auto stack = draw_stack(random, {.max_layers = 3, .max_channels = 20, .max_kernel_size = 9});
+  EXPECT_EQ(make_cpu_executor(stack, {1, 1000})->state_bytes(), make_cpu_executor(stack, {3, 100000})->state_bytes());
+}
+
+TEST(CpuExecutor, RefusesASpecOutOfRange) {
+  Random random(11);
+  const auto stack = draw_stack(random);
+  EXPECT_THROW(make_cpu_executor(stack, {0, 1}), std::invalid_argument);
+  EXPECT_THROW(make_cpu_executor(stack, {1, 0}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace halotap::kernels
