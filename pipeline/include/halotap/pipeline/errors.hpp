@@ -44,6 +44,7 @@ enum class [[nodiscard]] Status{
     kNoFreeStream,     // max_streams are open
     kUnknownStream,    // never opened, or closed since
     kRepeatedStream,   // the stream already has an entry in this call
+    kInvalidView,      // a view has a negative size, or frames but no memory
     kChannelMismatch,  // a view's channels differ from the model's
     kChunkTooLong,     // more input frames than max_chunk_frames
     kOutputTooShort,   // less room in the output view than frames to emit

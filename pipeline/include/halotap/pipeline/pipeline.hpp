@@ -22,15 +22,15 @@ namespace halotap::pipeline {
 
 // How input is cut into chunks. Results do not depend on it.
 struct ChunkSchedule {
-  std::int64_t max_frames = 64;       // fixed chunks of this many frames, or the longest random one; at least 1
-  std::optional<std::uint64_t> seed;  // set: lengths drawn uniformly from 1 to max_frames
+  std::int64_t max_frames = 64;  // fixed chunks of this many frames, or the longest random one; at least 1
+  std::optional<std::uint64_t> seed = std::nullopt;  // set: lengths drawn uniformly from 1 to max_frames
 };
 
 struct PipelineSpec {
   Backend backend = Backend::kAuto;
   Precision precision = Precision::kFp32;
   std::int64_t streams = 1;  // streams that arrive together, frame by frame
-  ChunkSchedule chunks;
+  ChunkSchedule chunks = {};
   std::int64_t ring_capacity_frames = 1024;  // raised to the longest chunk when smaller
 };
 

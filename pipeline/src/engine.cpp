@@ -1,0 +1,303 @@
+#include "halotap/pipeline/engine.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <new>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "published.hpp"
+
+namespace halotap::pipeline {
+namespace {
+
+constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 40;
+
+constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
+                                   std::pair{Backend::kCpu, std::string_view{"cpu"}},
+                                   std::pair{Backend::kCuda, std::string_view{"cuda"}}};
+constexpr std::array kPrecisionNames{std::pair{Precision::kFp32, std::string_view{"fp32"}},
+                                     std::pair{Precision::kTf32, std::string_view{"tf32"}},
+                                     std::pair{Precision::kBf16, std::string_view{"bf16"}}};
+
+void require_range(const char* field, std::int64_t value, std::int64_t most) {
+  if (value < 1 || value > most) {
+    throw ConfigError(std::string(field) + ": expected 1 to " + std::to_string(most) + ", got " +
+                      std::to_string(value));
+  }
+}
+
+bool is_sound(const ConstFrameView& view) {
+  return view.frames >= 0 && view.channels >= 0 && (view.frames == 0 || view.data != nullptr);
+}
+
+}  // namespace
+
+std::string_view to_string(Backend backend) {
+  for (const auto& [value, name] : kBackendNames) {
+    if (value == backend) return name;
+  }
+  return "?";
+}
+
+std::string_view to_string(Precision precision) {
+  for (const auto& [value, name] : kPrecisionNames) {
+    if (value == precision) return name;
+  }
+  return "?";
+}
+
+std::optional<Backend> parse_backend(std::string_view word) {
+  for (const auto& [value, name] : kBackendNames) {
+    if (name == word) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<Precision> parse_precision(std::string_view word) {
+  for (const auto& [value, name] : kPrecisionNames) {
+    if (name == word) return value;
+  }
+  return std::nullopt;
+}
+
+struct Engine::Impl {
+  struct Slot {
+    std::uint32_t generation = 0;  // counts the streams that have had the slot; odd while one is open
+    std::int64_t received = 0;     // frames since the stream's beginning
+    std::uint64_t last_call = 0;   // the latest process call that named the slot
+  };
+
+  Published<EngineCounters> published;
+  EngineCounters counters;
+
+  std::shared_ptr<const kernels::Stack> stack;
+  std::unique_ptr<kernels::Executor> executor;
+  std::int64_t max_chunk_frames = 0;
+  std::vector<Slot> slots;
+  std::vector<std::uint32_t> free_slots;   // reserved for all, used as a stack
+  std::vector<kernels::SlotChunk> batch;   // reserved for all
+  std::vector<std::size_t> batch_entries;  // which entry of the call each of `batch` is
+  std::uint64_t calls = 0;
+
+  Slot* find(StreamId stream) noexcept {
+    const bool open =
+        stream.slot < slots.size() && stream.generation % 2 == 1 && slots[stream.slot].generation == stream.generation;
+    return open ? &slots[stream.slot] : nullptr;
+  }
+
+  std::int64_t in_flight(const Slot& slot) const noexcept { return std::min(slot.received, stack->lookahead_frames()); }
+
+  // Puts the stream back at its beginning and counts what it still held.
+  void restart(StreamId stream, const Fill& fill) noexcept {
+    Slot& slot = slots[stream.slot];
+    const auto held = static_cast<std::uint64_t>(in_flight(slot));
+    counters.frames_discarded += held;
+    counters.frames_in_flight -= held;
+    slot.received = 0;
+    executor->reset(stream.slot, fill);
+  }
+
+  bool is_valid(const Fill& fill) const noexcept {
+    if (fill.kind != FillKind::kFrame) return true;
+    return fill.frame != nullptr &&
+           std::all_of(fill.frame, fill.frame + stack->in_channels(), [](float x) { return std::isfinite(x); });
+  }
+
+  Status check(const StreamChunk& chunk) noexcept {
+    Slot* slot = find(chunk.stream);
+    if (slot == nullptr) return Status::kUnknownStream;
+    if (slot->last_call == calls) return Status::kRepeatedStream;
+    if (!is_sound(chunk.input) || !is_sound(chunk.output)) return Status::kInvalidView;
+    if (chunk.input.channels != stack->in_channels()) return Status::kChannelMismatch;
+    if (chunk.output.channels != stack->out_channels()) return Status::kChannelMismatch;
+    if (chunk.input.frames > max_chunk_frames) return Status::kChunkTooLong;
+    if (chunk.output.frames < frames_to_emit(*slot, chunk.input.frames)) return Status::kOutputTooShort;
+    return Status::kOk;
+  }
+
+  std::int64_t frames_to_emit(const Slot& slot, std::int64_t frames) const noexcept {
+    const std::int64_t lookahead = stack->lookahead_frames();
+    return std::max<std::int64_t>(slot.received + frames - lookahead, 0) -
+           std::max<std::int64_t>(slot.received - lookahead, 0);
+  }
+};
+
+Engine::Engine() : impl_(std::make_unique<Impl>()) {}
+Engine::~Engine() = default;
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+
+void Engine::prepare(const Model& model, const EngineSpec& spec) {
+  require_range("max_streams", spec.max_streams, kMaxStreams);
+  require_range("max_chunk_frames", spec.max_chunk_frames, kMaxChunkFrames);
+  if (spec.backend == Backend::kCuda) {
+    throw DeviceError("backend cuda: this version computes on the CPU only; expected auto or cpu");
+  }
+  if (spec.precision != Precision::kFp32) {
+    throw ConfigError("precision: the cpu backend computes in fp32, got " + std::string(to_string(spec.precision)));
+  }
+
+  auto prepared = std::make_unique<Impl>();
+  const auto streams = static_cast<std::size_t>(spec.max_streams);
+  try {
+    prepared->stack = model.stack;
+    prepared->executor = kernels::make_cpu_executor(model.stack, {spec.max_streams, spec.max_chunk_frames});
+    prepared->max_chunk_frames = spec.max_chunk_frames;
+    prepared->slots.resize(streams);
+    prepared->batch.reserve(streams);
+    prepared->batch_entries.reserve(streams);
+    prepared->free_slots.reserve(streams);
+  } catch (const std::bad_alloc&) {
+    throw ConfigError("the state of " + std::to_string(spec.max_streams) + " streams of model '" + model.name +
+                      "' (receptive field " + std::to_string(model.stack->receptive_field()) +
+                      " frames) does not fit in memory");
+  }
+  for (std::int64_t slot = spec.max_streams - 1; slot >= 0; --slot) {
+    prepared->free_slots.push_back(static_cast<std::uint32_t>(slot));
+  }
+
+  // Warm-up: one frame through the first slot brings code and weights near; open() then resets the slot.
+  const std::int64_t inputs = model.stack->in_channels();
+  const std::int64_t outputs = model.stack->out_channels();
+  const std::vector<float> frame(static_cast<std::size_t>(inputs), 0.0f);
+  std::vector<float> result(static_cast<std::size_t>(outputs));
+  kernels::SlotChunk chunk{0, kernels::interleaved(frame.data(), inputs, 1),
+                           kernels::interleaved(result.data(), outputs, 1), 0};
+  prepared->executor->process({&chunk, 1});
+  impl_ = std::move(prepared);
+}
+
+Status Engine::open(StreamId& stream) noexcept HALOTAP_NONBLOCKING {
+  Impl& impl = *impl_;
+  if (!impl.executor) return Status::kNotPrepared;
+  if (impl.free_slots.empty()) {
+    ++impl.counters.calls_refused;
+    impl.published.store(impl.counters);
+    return Status::kNoFreeStream;
+  }
+  const std::uint32_t index = impl.free_slots.back();
+  impl.free_slots.pop_back();
+  Impl::Slot& slot = impl.slots[index];
+  ++slot.generation;
+  slot.received = 0;
+  impl.executor->reset(index, Fill{});
+  stream = {index, slot.generation};
+  ++impl.counters.streams_open;
+  impl.published.store(impl.counters);
+  return Status::kOk;
+}
+
+Status Engine::close(StreamId stream) noexcept HALOTAP_NONBLOCKING {
+  Impl& impl = *impl_;
+  if (!impl.executor) return Status::kNotPrepared;
+  Status status = Status::kOk;
+  if (Impl::Slot* slot = impl.find(stream)) {
+    impl.restart(stream, Fill{});
+    ++slot->generation;
+    impl.free_slots.push_back(stream.slot);
+    --impl.counters.streams_open;
+  } else {
+    ++impl.counters.calls_refused;
+    status = Status::kUnknownStream;
+  }
+  impl.published.store(impl.counters);
+  return status;
+}
+
+Status Engine::reset(StreamId stream, const Fill& fill) noexcept HALOTAP_NONBLOCKING {
+  Impl& impl = *impl_;
+  if (!impl.executor) return Status::kNotPrepared;
+  Status status = Status::kOk;
+  if (impl.find(stream) == nullptr) {
+    status = Status::kUnknownStream;
+  } else if (!impl.is_valid(fill)) {
+    status = Status::kInvalidFill;
+  }
+  if (status != Status::kOk) {
+    ++impl.counters.calls_refused;
+  } else {
+    impl.restart(stream, fill);
+  }
+  impl.published.store(impl.counters);
+  return status;
+}
+
+Status Engine::process(std::span<StreamChunk> chunks) noexcept HALOTAP_NONBLOCKING {
+  Impl& impl = *impl_;
+  if (!impl.executor) return Status::kNotPrepared;
+  ++impl.calls;
+  impl.batch.clear();
+  impl.batch_entries.clear();
+  Status first_refusal = Status::kOk;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    StreamChunk& chunk = chunks[i];
+    chunk.frames_emitted = 0;
+    chunk.status = impl.check(chunk);
+    if (chunk.status != Status::kOk) {
+      ++impl.counters.calls_refused;
+      if (first_refusal == Status::kOk) first_refusal = chunk.status;
+      continue;
+    }
+    impl.slots[chunk.stream.slot].last_call = impl.calls;
+    impl.batch.push_back({chunk.stream.slot, chunk.input, chunk.output, 0});
+    impl.batch_entries.push_back(i);
+  }
+
+  impl.executor->process(impl.batch);
+
+  for (std::size_t i = 0; i < impl.batch.size(); ++i) {
+    const kernels::SlotChunk& done = impl.batch[i];
+    Impl::Slot& slot = impl.slots[static_cast<std::size_t>(done.slot)];
+    const std::int64_t held_before = impl.in_flight(slot);
+    slot.received += done.input.frames;
+    impl.counters.frames_in += static_cast<std::uint64_t>(done.input.frames);
+    impl.counters.frames_out += static_cast<std::uint64_t>(done.frames_emitted);
+    impl.counters.frames_in_flight += static_cast<std::uint64_t>(impl.in_flight(slot) - held_before);
+    ++impl.counters.chunks;
+    chunks[impl.batch_entries[i]].frames_emitted = done.frames_emitted;
+  }
+  impl.published.store(impl.counters);
+  return first_refusal;
+}
+
+Status Engine::flush(StreamId stream, FrameView output, std::int64_t& frames_emitted) noexcept HALOTAP_NONBLOCKING {
+  Impl& impl = *impl_;
+  frames_emitted = 0;
+  if (!impl.executor) return Status::kNotPrepared;
+  Impl::Slot* slot = impl.find(stream);
+  Status status = Status::kOk;
+  if (slot == nullptr) {
+    status = Status::kUnknownStream;
+  } else if (!is_sound(output)) {
+    status = Status::kInvalidView;
+  } else if (output.channels != impl.stack->out_channels()) {
+    status = Status::kChannelMismatch;
+  } else if (output.frames < impl.in_flight(*slot)) {
+    status = Status::kOutputTooShort;
+  }
+  if (status != Status::kOk) {
+    ++impl.counters.calls_refused;
+  } else {
+    frames_emitted = impl.executor->flush(stream.slot, output);
+    impl.counters.frames_out += static_cast<std::uint64_t>(frames_emitted);
+    impl.counters.frames_in_flight -= static_cast<std::uint64_t>(frames_emitted);
+    slot->received = 0;
+  }
+  impl.published.store(impl.counters);
+  return status;
+}
+
+std::int64_t Engine::latency_frames() const noexcept { return lookahead_frames(); }
+std::int64_t Engine::lookahead_frames() const noexcept { return impl_->stack ? impl_->stack->lookahead_frames() : 0; }
+std::int64_t Engine::receptive_field() const noexcept { return impl_->stack ? impl_->stack->receptive_field() : 0; }
+std::int64_t Engine::in_channels() const noexcept { return impl_->stack ? impl_->stack->in_channels() : 0; }
+std::int64_t Engine::out_channels() const noexcept { return impl_->stack ? impl_->stack->out_channels() : 0; }
+std::size_t Engine::state_bytes() const noexcept { return impl_->executor ? impl_->executor->state_bytes() : 0; }
+std::string Engine::device() const { return impl_->executor ? impl_->executor->description() : std::string(); }
+EngineCounters Engine::counters() const noexcept { return impl_->published.load(); }
+
+}  // namespace halotap::pipeline

@@ -1,0 +1,31 @@
+#include "halotap/pipeline/errors.hpp"
+
+namespace halotap::pipeline {
+
+std::string_view to_string(Status status) noexcept {
+  switch (status) {
+    case Status::kOk:
+      return "done";
+    case Status::kNotPrepared:
+      return "the engine was not prepared";
+    case Status::kNoFreeStream:
+      return "every stream the engine was prepared for is open";
+    case Status::kUnknownStream:
+      return "the stream was never opened, or was closed";
+    case Status::kRepeatedStream:
+      return "the stream has an entry in this call already";
+    case Status::kInvalidView:
+      return "a view has a negative size, or frames but no memory";
+    case Status::kChannelMismatch:
+      return "a view's channels differ from the model's";
+    case Status::kChunkTooLong:
+      return "the chunk is longer than the engine was prepared for";
+    case Status::kOutputTooShort:
+      return "the output has no room for the frames to emit";
+    case Status::kInvalidFill:
+      return "the fill needs a frame of finite samples";
+  }
+  return "unknown status";
+}
+
+}  // namespace halotap::pipeline

@@ -1,0 +1,155 @@
+#include "halotap/pipeline/pipeline.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <string>
+#include <vector>
+
+#include "chunker.hpp"
+#include "published.hpp"
+#include "ring.hpp"
+
+namespace halotap::pipeline {
+namespace {
+
+constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxRingSamples = std::int64_t{1} << 32;
+
+void require_range(const char* field, std::int64_t value, std::int64_t most) {
+  if (value < 1 || value > most) {
+    throw ConfigError(std::string(field) + ": expected 1 to " + std::to_string(most) + ", got " +
+                      std::to_string(value));
+  }
+}
+
+const PipelineSpec& checked(const PipelineSpec& spec, const Model& model) {
+  require_range("chunk_frames", spec.chunks.max_frames, kMaxChunkFrames);
+  require_range("streams", spec.streams, std::int64_t{1} << 20);
+  const std::int64_t frame_samples = spec.streams * model.stack->in_channels();
+  require_range("ring capacity in frames", spec.ring_capacity_frames, kMaxRingSamples / frame_samples);
+  return spec;
+}
+
+}  // namespace
+
+struct Pipeline::Impl {
+  // What the producer has counted; the worker's count is frames_taken.
+  struct Offered {
+    std::uint64_t frames_in = 0;
+    std::uint64_t frames_dropped_overrun = 0;
+  };
+
+  Impl(const Model& model, const PipelineSpec& spec)
+      : streams(spec.streams),
+        in_channels(model.stack->in_channels()),
+        out_channels(model.stack->out_channels()),
+        ring(streams * in_channels, std::max(spec.ring_capacity_frames, spec.chunks.max_frames)),
+        chunker(spec.chunks) {
+    engine.prepare(model, {.backend = spec.backend,
+                           .precision = spec.precision,
+                           .max_streams = streams,
+                           .max_chunk_frames = spec.chunks.max_frames});
+    ids.resize(static_cast<std::size_t>(streams));
+    for (StreamId& id : ids) open(id);
+    chunks.resize(ids.size());
+    flush_room = std::max(spec.chunks.max_frames, engine.lookahead_frames());
+    input.resize(static_cast<std::size_t>(spec.chunks.max_frames * streams * in_channels));
+    output.resize(static_cast<std::size_t>(flush_room * streams * out_channels));
+  }
+
+  void open(StreamId& id) {
+    if (const Status status = engine.open(id); status != Status::kOk) throw ConfigError(std::string(to_string(status)));
+  }
+
+  // Stream s's share of the interleaved output.
+  FrameView output_of(std::int64_t s) {
+    return {output.data() + s * out_channels, out_channels, flush_room, 1, streams * out_channels};
+  }
+
+  Step process(std::int64_t frames) noexcept {
+    ring.pop(input.data(), frames);
+    frames_taken.store(frames_taken.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(frames),
+                       std::memory_order_release);  // pairs with ring_counters: what was taken had been offered
+    for (std::int64_t s = 0; s < streams; ++s) {
+      const ConstFrameView view{input.data() + s * in_channels, in_channels, frames, 1, streams * in_channels};
+      chunks[static_cast<std::size_t>(s)] = {ids[static_cast<std::size_t>(s)], view, output_of(s), 0, Status::kOk};
+    }
+    // Every entry is well formed by construction, and all streams advance together.
+    const Status status = engine.process(chunks);
+    assert(status == Status::kOk);
+    static_cast<void>(status);
+    return {frames, chunks.front().frames_emitted, output.data()};
+  }
+
+  Step flush() noexcept {
+    Step step{0, 0, output.data()};
+    for (std::int64_t s = 0; s < streams; ++s) {
+      const Status status = engine.flush(ids[static_cast<std::size_t>(s)], output_of(s), step.frames_out);
+      assert(status == Status::kOk);
+      static_cast<void>(status);
+    }
+    return step;
+  }
+
+  const std::int64_t streams;
+  const std::int64_t in_channels;
+  const std::int64_t out_channels;
+  Ring ring;
+  Chunker chunker;
+  Engine engine;
+  std::vector<StreamId> ids;
+  std::vector<StreamChunk> chunks;
+  std::int64_t flush_room = 0;  // frames in `output`
+  std::vector<float> input;     // [longest chunk, streams, in_channels]
+  std::vector<float> output;    // [flush_room, streams, out_channels]
+
+  Published<Offered> published;
+  Offered offered;                             // the producer's own copy
+  std::atomic<std::uint64_t> frames_taken{0};  // written by the worker
+};
+
+Pipeline::Pipeline(const Model& model, const PipelineSpec& spec)
+    : impl_(std::make_unique<Impl>(model, checked(spec, model))) {}
+Pipeline::~Pipeline() = default;
+
+std::int64_t Pipeline::push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {
+  Impl& impl = *impl_;
+  const std::int64_t accepted = std::min(frames, impl.ring.writable_frames());
+  // Counted before they can be taken, so that a reader never sees more taken than offered.
+  impl.offered.frames_in += static_cast<std::uint64_t>(frames);
+  impl.offered.frames_dropped_overrun += static_cast<std::uint64_t>(frames - accepted);
+  impl.published.store(impl.offered);
+  impl.ring.push(samples, accepted);
+  return accepted;
+}
+
+std::int64_t Pipeline::writable_frames() const noexcept HALOTAP_NONBLOCKING { return impl_->ring.writable_frames(); }
+
+Pipeline::Step Pipeline::step() noexcept HALOTAP_NONBLOCKING {
+  const std::int64_t frames = impl_->chunker.next_frames();
+  if (impl_->ring.readable_frames() < frames) return {};
+  impl_->chunker.take();
+  return impl_->process(frames);
+}
+
+Pipeline::Step Pipeline::drain() noexcept HALOTAP_NONBLOCKING {
+  const std::int64_t frames = std::min(impl_->chunker.next_frames(), impl_->ring.readable_frames());
+  if (frames == 0) return impl_->flush();
+  impl_->chunker.take();
+  return impl_->process(frames);
+}
+
+const Engine& Pipeline::engine() const noexcept { return impl_->engine; }
+
+RingCounters Pipeline::ring_counters() const noexcept {
+  // acquire, with process's release: the offers behind these frames are in what is loaded next
+  const std::uint64_t taken = impl_->frames_taken.load(std::memory_order_acquire);
+  const Impl::Offered offered = impl_->published.load();
+  return {.frames_in = offered.frames_in,
+          .frames_out = taken,
+          .frames_dropped_overrun = offered.frames_dropped_overrun,
+          .frames_in_flight = offered.frames_in - offered.frames_dropped_overrun - taken};
+}
+
+}  // namespace halotap::pipeline

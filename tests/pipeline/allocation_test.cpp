@@ -1,0 +1,93 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "halotap/pipeline/pipeline.hpp"
+#include "pipeline/allocation_counter.hpp"
+#include "pipeline/test_model.hpp"
+
+namespace halotap::pipeline {
+namespace {
+
+using test::allocator_calls;
+
+// Keeps the compiler from leaving out an allocation that nobody uses.
+void* used(void* memory) {
+  asm volatile("" : : "r"(memory) : "memory");
+  return memory;
+}
+
+TEST(AllocationCounter, CatchesEveryKindOfAllocation) {
+  const auto counts = [](auto body) {
+    const std::uint64_t before = allocator_calls();
+    body();
+    return allocator_calls() > before;
+  };
+  EXPECT_TRUE(counts([] { used(std::make_unique<int>(1).get()); }));
+  EXPECT_TRUE(counts([] { used(std::vector<float>(100).data()); }));
+  EXPECT_TRUE(counts([] { std::free(used(std::malloc(10))); }));
+  EXPECT_TRUE(counts([] { std::free(used(std::aligned_alloc(64, 64))); }));
+  EXPECT_FALSE(counts([] {}));
+}
+
+TEST(Engine, AllocatesNothingAfterPrepare) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    test::Random random(seed);
+    const Model model = test::draw_model(random);
+    Engine engine;
+    engine.prepare(model, {.max_streams = 3, .max_chunk_frames = 100});
+    const std::int64_t room = 100 + model.stack->lookahead_frames();
+    const std::vector<float> input = test::draw_signal(random, 100 * model.stack->in_channels());
+    std::vector<float> output(static_cast<std::size_t>(room * model.stack->out_channels()));
+
+    const std::uint64_t before = allocator_calls();
+    Status worst = Status::kOk;
+    const auto note = [&](Status status) { worst = status == Status::kOk ? worst : status; };
+    StreamId streams[3];
+    std::int64_t emitted = 0;
+    for (StreamId& stream : streams) note(engine.open(stream));
+    const FrameView out = kernels::planar(output.data(), model.stack->out_channels(), room);
+    for (const std::int64_t frames : {1, 7, 100, 0, 64}) {
+      for (const StreamId& stream : streams) {
+        StreamChunk chunk{stream, kernels::planar(input.data(), model.stack->in_channels(), frames), out, 0,
+                          Status::kOk};
+        note(engine.process({&chunk, 1}));
+      }
+    }
+    note(engine.reset(streams[0], {FillKind::kHoldFirst, nullptr}));
+    note(engine.reset(streams[1], {FillKind::kFrame, input.data()}));
+    for (const StreamId& stream : streams) note(engine.flush(stream, out, emitted));
+    StreamChunk unknown{{9, 9}, {}, {}, 0, Status::kOk};
+    const bool refused = engine.process({&unknown, 1}) == Status::kUnknownStream;
+    const EngineCounters counters = engine.counters();
+    for (const StreamId& stream : streams) note(engine.close(stream));
+    const std::uint64_t calls = allocator_calls() - before;
+
+    EXPECT_EQ(calls, 0u) << "seed " << seed;
+    EXPECT_EQ(worst, Status::kOk);
+    EXPECT_TRUE(refused);
+    EXPECT_GT(counters.frames_in, 0u);
+  }
+}
+
+TEST(Pipeline, AllocatesNothingOnceMade) {
+  Pipeline pipeline(test::lookahead_model(1), {.streams = 2, .chunks = {.max_frames = 16, .seed = 5}});
+  const std::vector<float> input(2 * 3 * 500, 0.25f);
+  const std::uint64_t before = allocator_calls();
+  std::int64_t frames = 0;
+  for (int block = 1; block < 40; ++block) {
+    pipeline.push(input.data(), block);
+    for (auto step = pipeline.step(); step.frames_in > 0; step = pipeline.step()) frames += step.frames_out;
+  }
+  for (auto step = pipeline.drain(); step.frames_in + step.frames_out > 0; step = pipeline.drain()) {
+    frames += step.frames_out;
+  }
+  const std::uint64_t calls = allocator_calls() - before;
+  EXPECT_EQ(calls, 0u);
+  EXPECT_EQ(frames, 39 * 40 / 2);
+}
+
+}  // namespace
+}  // namespace halotap::pipeline
