@@ -95,7 +95,9 @@ class OrdinaryUser {
  public:
   OrdinaryUser() : before_(geteuid()) {
     constexpr uid_t kNobody = 65534;
-    if (before_ == 0) EXPECT_EQ(seteuid(kNobody), 0);
+    if (before_ == 0) {
+      EXPECT_EQ(seteuid(kNobody), 0);
+    }
   }
   ~OrdinaryUser() { EXPECT_EQ(seteuid(before_), 0); }
 
