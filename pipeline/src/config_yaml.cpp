@@ -1,0 +1,55 @@
+#include "halotap/pipeline/config.hpp"
+#include "yaml_reader.hpp"
+
+namespace halotap::pipeline {
+namespace {
+
+constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 20;
+constexpr double kMaxRingCapacityMs = 3600e3;  // an hour
+constexpr std::size_t kMaxSinks = 64;
+
+}  // namespace
+
+static std::string_view to_string(OnFull) { return "drop_newest"; }
+
+PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
+  YamlFile yaml(file, Fault::kConfig);
+  for (const std::string& assignment : overrides) yaml.override_value(assignment);
+  YamlMap root = yaml.root("halotap-pipeline/1");
+
+  PipelineConfig config;
+  YamlMap source = root.required("source").map();
+  config.source_uri = source.required("uri").text();
+  source.refuse_unknown_keys();
+
+  YamlMap model = root.required("model").map();
+  config.model_file = file.parent_path() / model.required("file").text();
+  if (const auto backend = model.optional("backend")) {
+    config.backend = backend->word({Backend::kAuto, Backend::kCpu, Backend::kCuda});
+  }
+  if (const auto precision = model.optional("precision")) {
+    config.precision = precision->word({Precision::kFp32, Precision::kTf32, Precision::kBf16});
+  }
+  model.refuse_unknown_keys();
+
+  if (const auto frames = root.optional("chunk_frames")) config.chunk_frames = frames->integer(1, kMaxChunkFrames);
+
+  if (const auto found = root.optional("ring")) {
+    YamlMap ring = found->map();
+    if (const auto capacity = ring.optional("capacity_ms")) {
+      config.ring_capacity_ms = capacity->positive_number(kMaxRingCapacityMs);
+    }
+    if (const auto on_full = ring.optional("on_full")) config.on_full = on_full->word({OnFull::kDropNewest});
+    ring.refuse_unknown_keys();
+  }
+
+  for (const YamlValue& entry : root.required("sinks").list(1, kMaxSinks)) {
+    YamlMap sink = entry.map();
+    config.sink_uris.push_back(sink.required("uri").text());
+    sink.refuse_unknown_keys();
+  }
+  root.refuse_unknown_keys();
+  return config;
+}
+
+}  // namespace halotap::pipeline

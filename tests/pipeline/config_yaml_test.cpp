@@ -1,0 +1,127 @@
+#include <gtest/gtest.h>
+
+#include "halotap/pipeline/config.hpp"
+#include "pipeline/scratch_folder.hpp"
+
+namespace halotap::pipeline {
+namespace {
+
+using tests::refusal;
+using tests::ScratchFolder;
+
+constexpr const char* kWhole =
+    "format: halotap-pipeline/1\n"
+    "source: {uri: \"wav://in.wav?resample=true\"}\n"
+    "model: {file: ../models/m.yaml, backend: cpu, precision: bf16}\n"
+    "chunk_frames: 16\n"
+    "ring: {capacity_ms: 20.5, on_full: drop_newest}\n"
+    "sinks: [{uri: \"jsonl://-\"}, {uri: out.npy}]\n";
+
+constexpr const char* kShort =
+    "format: halotap-pipeline/1\n"
+    "source: {uri: in.wav}\n"
+    "model: {file: m.yaml}\n"
+    "sinks: [{uri: out.npy}]\n";
+
+std::string refused(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const ScratchFolder folder;
+  const auto file = folder.write("p.yaml", text);
+  return refusal<ConfigError>(folder, [&] { load_pipeline_config(file, overrides); });
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(PipelineConfig, ReadsEveryKey) {
+  const ScratchFolder folder;
+  const PipelineConfig config = load_pipeline_config(folder.write("p.yaml", kWhole));
+  EXPECT_EQ(config.source_uri, "wav://in.wav?resample=true");
+  EXPECT_EQ(config.model_file, folder.path() / "../models/m.yaml");
+  EXPECT_EQ(config.backend, Backend::kCpu);
+  EXPECT_EQ(config.precision, Precision::kBf16);
+  EXPECT_EQ(config.chunk_frames, 16);
+  EXPECT_EQ(config.ring_capacity_ms, 20.5);
+  EXPECT_EQ(config.on_full, OnFull::kDropNewest);
+  EXPECT_EQ(config.sink_uris, (std::vector<std::string>{"jsonl://-", "out.npy"}));
+}
+
+TEST(PipelineConfig, HasDefaults) {
+  const ScratchFolder folder;
+  const PipelineConfig config = load_pipeline_config(folder.write("p.yaml", kShort));
+  EXPECT_EQ(config.backend, Backend::kAuto);
+  EXPECT_EQ(config.precision, Precision::kFp32);
+  EXPECT_EQ(config.chunk_frames, 64);
+  EXPECT_EQ(config.ring_capacity_ms, 500);
+}
+
+TEST(PipelineConfig, LeavesAbsoluteModelPathsAlone) {
+  const ScratchFolder folder;
+  const auto file = folder.write("p.yaml", replaced(kShort, "m.yaml", "/models/m.yaml"));
+  EXPECT_EQ(load_pipeline_config(file).model_file, "/models/m.yaml");
+}
+
+TEST(PipelineConfig, AppliesOverrides) {
+  const ScratchFolder folder;
+  const PipelineConfig config = load_pipeline_config(
+      folder.write("p.yaml", kShort),
+      {"model.backend=cuda", "chunk_frames=8", "ring.capacity_ms=7", "sinks.0.uri=csv://-", "source.uri=x.npy"});
+  EXPECT_EQ(config.backend, Backend::kCuda);
+  EXPECT_EQ(config.chunk_frames, 8);
+  EXPECT_EQ(config.ring_capacity_ms, 7);
+  EXPECT_EQ(config.sink_uris, std::vector<std::string>{"csv://-"});
+  EXPECT_EQ(config.source_uri, "x.npy");
+}
+
+TEST(PipelineConfig, RefusesOverridesOfKeysThatTheFormatLacks) {
+  EXPECT_EQ(refused(kShort, {"model.backnd=cpu"}),
+            "p.yaml: override 'model.backnd=cpu': key 'model.backnd': expected one of file, backend, precision, got an "
+            "unknown key");
+  EXPECT_EQ(refused(kShort, {"sinks.1.uri=x.npy"}),
+            "p.yaml: override 'sinks.1.uri=x.npy': key 'sinks.1': expected the index of one of 1 entries, got '1'");
+}
+
+TEST(PipelineConfig, RefusesOtherFormats) {
+  EXPECT_EQ(refused(replaced(kShort, "halotap-pipeline/1", "halotap-model/1")),
+            "p.yaml:1:9: key 'format': expected 'halotap-pipeline/1', got 'halotap-model/1'");
+}
+
+TEST(PipelineConfig, RefusesUnknownKeys) {
+  EXPECT_EQ(
+      refused(std::string(kShort) + "latency: {budget_ms: 20}\n"),
+      "p.yaml:5:1: key 'latency': expected one of format, source, model, chunk_frames, ring, sinks, got an unknown "
+      "key");
+  EXPECT_EQ(refused(replaced(kShort, "uri: in.wav", "uri: in.wav, rate: 1")),
+            "p.yaml:2:23: key 'source.rate': expected one of uri, got an unknown key");
+  EXPECT_EQ(refused(replaced(kShort, "uri: out.npy", "uri: out.npy, url: x")),
+            "p.yaml:4:24: key 'sinks.0.url': expected one of uri, got an unknown key");
+  EXPECT_EQ(refused(replaced(kWhole, "on_full", "on_empty")),
+            "p.yaml:5:27: key 'ring.on_empty': expected one of capacity_ms, on_full, got an unknown key");
+}
+
+TEST(PipelineConfig, RefusesMissingKeys) {
+  EXPECT_EQ(refused(replaced(kShort, "source: {uri: in.wav}\n", "")),
+            "p.yaml:1:1: key 'source': expected a value, got no such key");
+  EXPECT_EQ(refused(replaced(kShort, "file: m.yaml", "backend: cpu")),
+            "p.yaml:3:8: key 'model.file': expected a value, got no such key");
+  EXPECT_EQ(refused(replaced(kShort, "[{uri: out.npy}]", "[]")),
+            "p.yaml:4:8: key 'sinks': expected a list of 1 to 64, got 0");
+}
+
+TEST(PipelineConfig, RefusesValuesOutOfRange) {
+  EXPECT_EQ(refused(replaced(kWhole, "chunk_frames: 16", "chunk_frames: 0")),
+            "p.yaml:4:15: key 'chunk_frames': expected an integer from 1 to 1048576, got '0'");
+  EXPECT_EQ(refused(replaced(kWhole, "20.5", "-1")),
+            "p.yaml:5:21: key 'ring.capacity_ms': expected a number above 0 and at most 3.6e+06, got '-1'");
+  EXPECT_EQ(refused(replaced(kWhole, "backend: cpu", "backend: tpu")),
+            "p.yaml:3:42: key 'model.backend': expected one of auto, cpu or cuda, got 'tpu'");
+  EXPECT_EQ(refused(replaced(kWhole, "precision: bf16", "precision: fp64")),
+            "p.yaml:3:58: key 'model.precision': expected one of fp32, tf32 or bf16, got 'fp64'");
+  EXPECT_EQ(refused(replaced(kWhole, "drop_newest", "drop_oldest")),
+            "p.yaml:5:36: key 'ring.on_full': expected drop_newest, got 'drop_oldest'");
+}
+
+}  // namespace
+}  // namespace halotap::pipeline
