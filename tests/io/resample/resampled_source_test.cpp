@@ -1,0 +1,138 @@
+#include "resample/resampled_source.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "expect_error.hpp"
+#include "halotap/pipeline/errors.hpp"
+#include "read_all.hpp"
+
+namespace halotap::io {
+namespace {
+
+using pipeline::ConfigError;
+using pipeline::DataError;
+
+// Samples in memory, [frames, streams, channels].
+class MemorySource final : public Source {
+ public:
+  MemorySource(SourceInfo info, std::vector<float> samples) : info_(std::move(info)), samples_(std::move(samples)) {}
+
+  const SourceInfo& info() const override { return info_; }
+  using Source::read;
+  std::int64_t read(float* samples, std::int64_t frames) override {
+    const std::int64_t frame_samples = info_.streams * info_.channels;
+    const std::int64_t count = std::min(frames, static_cast<std::int64_t>(samples_.size()) / frame_samples - at_);
+    std::copy_n(samples_.begin() + at_ * frame_samples, count * frame_samples, samples);
+    at_ += count;
+    return count;
+  }
+
+ private:
+  SourceInfo info_;
+  std::vector<float> samples_;
+  std::int64_t at_ = 0;
+};
+
+double tone(double hz, double seconds) { return 0.8 * std::sin(2 * std::numbers::pi * hz * seconds + 0.3); }
+
+// `frames` frames at `rate_hz`: every channel of every stream has a tone of its own.
+std::unique_ptr<Source> tones(double rate_hz, std::int64_t frames, std::int64_t streams = 1, std::int64_t channels = 1,
+                              bool length_is_known = true) {
+  SourceInfo info;
+  info.rate_hz = rate_hz;
+  info.streams = streams;
+  info.channels = channels;
+  info.frames = length_is_known ? frames : -1;
+  std::vector<float> samples;
+  for (std::int64_t frame = 0; frame < frames; ++frame) {
+    for (std::int64_t i = 0; i < streams * channels; ++i) {
+      samples.push_back(
+          static_cast<float>(tone(997 + 500 * static_cast<double>(i), static_cast<double>(frame) / rate_hz)));
+    }
+  }
+  return std::make_unique<MemorySource>(info, std::move(samples));
+}
+
+TEST(ResampledSource, KeepsToneAndTime) {
+  constexpr std::int64_t kEdgeFrames = 2000;
+  for (const auto& [from_hz, to_hz] : {std::pair{44100.0, 48000.0}, {48000.0, 16000.0}, {8000.0, 44100.0}}) {
+    const auto source = resampled(tones(from_hz, static_cast<std::int64_t>(2 * from_hz)), to_hz);
+    EXPECT_EQ(source->info().rate_hz, to_hz);
+    const std::vector<float> samples = read_all(*source, 333);
+    ASSERT_EQ(samples.size(), static_cast<std::size_t>(2 * to_hz));
+    double largest = 0;
+    for (std::size_t i = kEdgeFrames; i + kEdgeFrames < samples.size(); ++i) {
+      largest = std::max(largest, std::abs(samples[i] - tone(997, static_cast<double>(i) / to_hz)));
+    }
+    EXPECT_LT(largest, 1e-6) << from_hz << " to " << to_hz;
+  }
+}
+
+TEST(ResampledSource, MakesARoundedNumberOfFrames) {
+  struct Case {
+    double from_hz, to_hz;
+    std::int64_t frames, expected;
+  };
+  for (const Case& c : {Case{44100, 48000, 44100, 48000}, Case{44100, 48000, 1, 1}, Case{48000, 44100, 80, 74},
+                        Case{48000, 16000, 1, 0}, Case{48000, 16000, 2, 1}, Case{16000, 48000, 1024, 3072},
+                        Case{16000, 48000, 2048, 6144}, Case{44100, 16000, 0, 0}, Case{1000, 999.5, 100001, 99951}}) {
+    for (const bool length_is_known : {true, false}) {
+      const auto source = resampled(tones(c.from_hz, c.frames, 1, 1, length_is_known), c.to_hz);
+      EXPECT_EQ(source->info().frames, length_is_known ? c.expected : -1);
+      EXPECT_EQ(static_cast<std::int64_t>(read_all(*source, 100).size()), c.expected)
+          << c.frames << " frames from " << c.from_hz << " to " << c.to_hz;
+      float sample = 0;
+      EXPECT_EQ(source->read(&sample, 1), 0);
+    }
+  }
+}
+
+TEST(ResampledSource, GivesTheSameBitsHoweverItIsRead) {
+  const std::vector<float> expected = read_all(*resampled(tones(44100, 20000, 2, 3), 48000), 21769);
+  for (const std::int64_t block_frames : {1, 7, 1024, 1025, 5000}) {
+    const std::vector<float> samples = read_all(*resampled(tones(44100, 20000, 2, 3), 48000), block_frames);
+    ASSERT_EQ(samples.size(), expected.size());
+    EXPECT_EQ(std::memcmp(samples.data(), expected.data(), expected.size() * sizeof(float)), 0) << block_frames;
+  }
+}
+
+TEST(ResampledSource, KeepsStreamsAndChannelsApart) {
+  const std::vector<float> together = read_all(*resampled(tones(44100, 5000, 2, 2), 48000), 100);
+  const std::vector<float> alone = read_all(*resampled(tones(44100, 5000), 48000), 100);
+  ASSERT_EQ(together.size(), 4 * alone.size());
+  for (std::size_t frame = 0; frame < alone.size(); ++frame) {
+    ASSERT_EQ(together[4 * frame], alone[frame]) << frame;
+  }
+}
+
+TEST(ResampledSource, WidensForDouble) {
+  const std::vector<float> expected = read_all(*resampled(tones(44100, 10000, 1, 2), 48000), 100);
+  const auto source = resampled(tones(44100, 10000, 1, 2), 48000);
+  std::vector<double> samples(expected.size() + 2);
+  EXPECT_EQ(source->read(samples.data(), static_cast<std::int64_t>(samples.size() / 2)),
+            static_cast<std::int64_t>(expected.size() / 2));
+  EXPECT_TRUE(std::equal(expected.begin(), expected.end(), samples.begin()));
+}
+
+TEST(ResampledSource, HandsBackASourceThatHasTheRate) {
+  auto source = tones(16000, 10);
+  const Source* const same = source.get();
+  EXPECT_EQ(resampled(std::move(source), 16000).get(), same);
+}
+
+TEST(ResampledSource, RefusesRatesItCannotReach) {
+  expect_error<ConfigError>([] { resampled(tones(16000, 10), 0); }, {"from 16000 to 0 Hz"});
+  expect_error<ConfigError>([] { resampled(tones(16000, 10), NAN); }, {"16000"});
+  expect_error<ConfigError>([] { resampled(tones(0, 10), 16000); }, {"from 0 to 16000 Hz"});
+}
+
+}  // namespace
+}  // namespace halotap::io
