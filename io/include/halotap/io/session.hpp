@@ -33,9 +33,14 @@ struct SessionReport {
   pipeline::EngineCounters engine;
 };
 
-// Runs `source` through `pipeline` into every sink and finishes the sinks. The source must have the pipeline's streams
-// and channels. Everything runs on the caller's thread: read a block, push what the ring takes, step, write. Throws
-// what sources and sinks throw; nothing is then left under a sink's final name. [control]
+// Runs `source` through `pipeline` into every sink and finishes the sinks. Everything runs on the caller's thread: read
+// a block, push what the ring takes, step, write. At the source's end, at max_frames and at a stop the pipeline is
+// drained: every frame pushed comes out.
+//
+// Throws ConfigError when the source has other streams or channels than the pipeline, or a speed is not positive or
+// the source has no rate to go with it, and whatever sources and sinks throw. No sink is finished before all have taken
+// every frame, so nothing is then left under a sink's final name once the sinks are destroyed; only a sink that fails
+// to finish leaves those before it, which are whole. [control]
 SessionReport run_session(Source& source, pipeline::Pipeline& pipeline, const std::vector<std::unique_ptr<Sink>>& sinks,
                           const SessionSpec& spec);
 

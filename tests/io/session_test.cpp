@@ -1,0 +1,334 @@
+#include "halotap/io/session.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "expect_error.hpp"
+#include "halotap/pipeline/errors.hpp"
+
+namespace halotap::io {
+namespace {
+
+using pipeline::ConfigError;
+using pipeline::DataError;
+
+// Frame n of every channel of every stream has a value of its own: 1, 2, 3, ...
+class CountingSource final : public Source {
+ public:
+  CountingSource(std::int64_t frames, std::int64_t streams, std::int64_t channels, double rate_hz = 1000)
+      : frames_(frames) {
+    info_.frames = frames;
+    info_.streams = streams;
+    info_.channels = channels;
+    info_.rate_hz = rate_hz;
+  }
+
+  const SourceInfo& info() const override { return info_; }
+  using Source::read;
+  std::int64_t read(float* samples, std::int64_t frames) override {
+    on_read();
+    const std::int64_t count = std::min(frames, frames_ - at_);
+    const std::int64_t frame_samples = info_.streams * info_.channels;
+    std::iota(samples, samples + count * frame_samples, static_cast<float>(at_ * frame_samples + 1));
+    at_ += count;
+    return count;
+  }
+
+  std::function<void()> on_read = [] {};
+
+ private:
+  SourceInfo info_;
+  std::int64_t frames_;
+  std::int64_t at_ = 0;
+};
+
+struct Recording {
+  std::vector<float> samples;
+  bool finished = false;
+};
+
+// Keeps what it is given in a Recording that outlives it.
+class RecordingSink final : public Sink {
+ public:
+  RecordingSink(Recording& recording, std::int64_t frame_samples)
+      : recording_(recording), frame_samples_(frame_samples) {}
+
+  void write(const float* samples, std::int64_t frames) override {
+    EXPECT_FALSE(recording_.finished);
+    recording_.samples.insert(recording_.samples.end(), samples, samples + frames * frame_samples_);
+    on_write();
+  }
+  void finish() override {
+    EXPECT_FALSE(recording_.finished);
+    recording_.finished = true;
+  }
+
+  std::function<void()> on_write = [] {};
+
+ private:
+  Recording& recording_;
+  std::int64_t frame_samples_;
+};
+
+pipeline::Model model_of(kernels::LayerSpec spec, const std::vector<double>& taps) {
+  const std::int64_t channels = spec.in_channels;
+  kernels::LayerWeights weights;
+  for (std::int64_t channel = 0; channel < channels && !taps.empty(); ++channel) {
+    weights.dw_weight.insert(weights.dw_weight.end(), taps.begin(), taps.end());
+  }
+  weights.pw_weight.assign(static_cast<std::size_t>(channels * channels), 0.0);
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    weights.pw_weight[static_cast<std::size_t>(channel * channels + channel)] = 1;
+  }
+  pipeline::Model model;
+  model.name = "test";
+  model.frame_rate_hz = 1000;
+  model.stack = std::make_shared<kernels::Stack>(std::vector<kernels::Layer>{{std::move(spec), std::move(weights)}});
+  return model;
+}
+
+// y[t] = x[t]
+pipeline::Model identity_model(std::int64_t channels) {
+  kernels::LayerSpec spec;
+  spec.name = "identity";
+  spec.type = kernels::LayerType::kPointwise;
+  spec.in_channels = spec.out_channels = channels;
+  spec.activation = kernels::Activation::kIdentity;
+  return model_of(spec, {});
+}
+
+// y[t] = x[t + 2]: looks two frames ahead, and sees zeros behind the end.
+pipeline::Model look_ahead_model(std::int64_t channels) {
+  kernels::LayerSpec spec;
+  spec.name = "ahead";
+  spec.in_channels = spec.out_channels = channels;
+  spec.kernel_size = 5;
+  spec.padding = kernels::Padding::kSame;
+  spec.activation = kernels::Activation::kIdentity;
+  return model_of(spec, {0, 0, 0, 0, 1});
+}
+
+pipeline::PipelineSpec pipeline_spec(std::int64_t chunk_frames, std::int64_t streams = 1,
+                                     std::int64_t ring_capacity_frames = 1) {
+  pipeline::PipelineSpec spec;
+  spec.backend = pipeline::Backend::kCpu;
+  spec.streams = streams;
+  spec.chunks.max_frames = chunk_frames;
+  spec.ring_capacity_frames = ring_capacity_frames;
+  return spec;
+}
+
+std::vector<float> counted(std::int64_t samples) {
+  std::vector<float> result(static_cast<std::size_t>(samples));
+  std::iota(result.begin(), result.end(), 1.0F);
+  return result;
+}
+
+std::vector<std::unique_ptr<Sink>> sinks_into(std::vector<Recording>& recordings, std::int64_t frame_samples) {
+  std::vector<std::unique_ptr<Sink>> sinks;
+  for (Recording& recording : recordings) {
+    sinks.push_back(std::make_unique<RecordingSink>(recording, frame_samples));
+  }
+  return sinks;
+}
+
+TEST(Session, TakesEveryFrameToEverySinkInOrder) {
+  for (const std::int64_t chunk_frames : {1, 7, 64, 5000}) {
+    for (const std::int64_t ring_frames : {1, 100, 100000}) {
+      CountingSource source(10001, 2, 3);
+      pipeline::PipelineSpec spec = pipeline_spec(chunk_frames, 2, ring_frames);
+      pipeline::Pipeline pipeline(identity_model(3), spec);
+      std::vector<Recording> recordings(2);
+      const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 6), {});
+      for (const Recording& recording : recordings) {
+        EXPECT_TRUE(recording.finished);
+        EXPECT_EQ(recording.samples, counted(60006));
+      }
+      EXPECT_EQ(report.frames_in, 10001);
+      EXPECT_EQ(report.frames_out, 10001);
+      EXPECT_FALSE(report.stopped);
+      EXPECT_EQ(report.ring.frames_in, 10001U);
+      EXPECT_EQ(report.ring.frames_out, 10001U);
+      EXPECT_EQ(report.ring.frames_dropped_overrun, 0U);
+      EXPECT_EQ(report.engine.frames_in, 20002U);
+      EXPECT_EQ(report.engine.frames_out, 20002U);
+      EXPECT_EQ(report.step_time.count(), static_cast<std::uint64_t>(10001 / chunk_frames));
+    }
+  }
+}
+
+TEST(Session, TakesRandomChunksToo) {
+  CountingSource source(10001, 1, 1);
+  pipeline::PipelineSpec spec = pipeline_spec(50);
+  spec.chunks.seed = 3;
+  pipeline::Pipeline pipeline(identity_model(1), spec);
+  std::vector<Recording> recordings(1);
+  run_session(source, pipeline, sinks_into(recordings, 1), {});
+  EXPECT_EQ(recordings[0].samples, counted(10001));
+}
+
+TEST(Session, EndsWithTheFramesHeldBackForLookahead) {
+  for (const std::int64_t frames : {1, 2, 3, 1000}) {
+    CountingSource source(frames, 1, 1);
+    pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(8));
+    std::vector<Recording> recordings(1);
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), {});
+    std::vector<float> expected = counted(frames);
+    expected.erase(expected.begin(), expected.begin() + std::min<std::int64_t>(frames, 2));
+    expected.resize(static_cast<std::size_t>(frames));
+    EXPECT_EQ(recordings[0].samples, expected);
+    EXPECT_EQ(report.frames_out, frames);
+  }
+}
+
+TEST(Session, FinishesAnEmptyRecording) {
+  CountingSource source(0, 1, 1);
+  pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(8));
+  std::vector<Recording> recordings(2);
+  const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), {});
+  EXPECT_EQ(report.frames_in, 0);
+  EXPECT_EQ(report.frames_out, 0);
+  EXPECT_TRUE(recordings[0].finished);
+  EXPECT_TRUE(recordings[1].finished);
+  EXPECT_TRUE(recordings[1].samples.empty());
+}
+
+TEST(Session, StopsAfterMaxFrames) {
+  for (const std::int64_t max_frames : {0, 1, 5000, 9000}) {
+    CountingSource source(9000, 1, 1);
+    pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(64));
+    std::vector<Recording> recordings(1);
+    SessionSpec spec;
+    spec.max_frames = max_frames;
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    EXPECT_EQ(report.frames_in, max_frames);
+    EXPECT_EQ(report.frames_out, max_frames);
+    EXPECT_FALSE(report.stopped);
+    EXPECT_TRUE(recordings[0].finished);
+  }
+}
+
+TEST(Session, WritesWhatWentInWhenStopped) {
+  std::atomic<bool> stop{false};
+  CountingSource source(100000, 1, 1);
+  pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(16));
+  Recording recording;
+  auto sink = std::make_unique<RecordingSink>(recording, 1);
+  sink->on_write = [&] { stop = recording.samples.size() > 500; };
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(std::move(sink));
+  SessionSpec spec;
+  spec.stop = &stop;
+  const SessionReport report = run_session(source, pipeline, sinks, spec);
+  EXPECT_TRUE(report.stopped);
+  EXPECT_GE(report.frames_in, 500);
+  EXPECT_LE(report.frames_in, 500 + 4 * 16);  // what the ring held, no more
+  EXPECT_EQ(report.frames_out, report.frames_in);
+  EXPECT_EQ(static_cast<std::int64_t>(recording.samples.size()), report.frames_out);
+  EXPECT_EQ(report.engine.frames_in_flight, 0U);
+  EXPECT_TRUE(recording.finished);
+}
+
+TEST(Session, StopsBeforeTheFirstFrame) {
+  const std::atomic<bool> stop{true};
+  CountingSource source(1000, 1, 1);
+  source.on_read = [] { ADD_FAILURE() << "read after the stop"; };
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(16));
+  std::vector<Recording> recordings(1);
+  SessionSpec spec;
+  spec.stop = &stop;
+  EXPECT_TRUE(run_session(source, pipeline, sinks_into(recordings, 1), spec).stopped);
+  EXPECT_TRUE(recordings[0].finished);
+}
+
+// A session that slept through the stop would sleep for eleven days.
+TEST(Session, StopsWhileWaitingForAFrameToBeMade) {
+  std::atomic<bool> stop{false};
+  CountingSource source(10, 1, 1, 1.0);
+  source.on_read = [&] { stop = true; };
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(1));
+  std::vector<Recording> recordings(1);
+  SessionSpec spec;
+  spec.stop = &stop;
+  spec.speed = 1e-6;
+  const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  EXPECT_TRUE(report.stopped);
+  EXPECT_EQ(report.frames_in, 0);
+  EXPECT_TRUE(recordings[0].finished);
+}
+
+TEST(Session, GivesTheSameWhenPaced) {
+  CountingSource source(300, 1, 2, 1000);
+  pipeline::Pipeline pipeline(identity_model(2), pipeline_spec(16));
+  std::vector<Recording> recordings(1);
+  SessionSpec spec;
+  spec.speed = 10;
+  const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 2), spec);
+  EXPECT_EQ(recordings[0].samples, counted(600));
+  EXPECT_GE(report.elapsed, std::chrono::milliseconds(30));  // never ahead of the frames; behind them is no failure
+}
+
+TEST(Session, FinishesNoSinkWhenOneFails) {
+  CountingSource source(1000, 1, 1);
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(16));
+  std::vector<Recording> recordings(2);
+  std::vector<std::unique_ptr<Sink>> sinks = sinks_into(recordings, 1);
+  static_cast<RecordingSink&>(*sinks[1]).on_write = [&] {
+    if (recordings[1].samples.size() > 900) {
+      throw DataError("disk full");
+    }
+  };
+  expect_error<DataError>([&] { run_session(source, pipeline, sinks, {}); }, {"disk full"});
+  EXPECT_FALSE(recordings[0].finished);
+  EXPECT_FALSE(recordings[1].finished);
+}
+
+TEST(Session, FinishesNoSinkWhenTheSourceFails) {
+  CountingSource source(100000, 1, 1);
+  source.on_read = [reads = 0]() mutable {
+    if (++reads == 3) {
+      throw DataError("ends too early");
+    }
+  };
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(16));
+  std::vector<Recording> recordings(1);
+  expect_error<DataError>([&] { run_session(source, pipeline, sinks_into(recordings, 1), {}); }, {"ends too early"});
+  EXPECT_FALSE(recordings[0].finished);
+}
+
+TEST(Session, TellsOfItsProgress) {
+  CountingSource source(100000, 1, 1);
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(16));
+  std::vector<Recording> recordings(1);
+  std::vector<std::int64_t> told;
+  SessionSpec spec;
+  spec.on_progress = [&](std::int64_t frames) { told.push_back(frames); };
+  run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  ASSERT_FALSE(told.empty());
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), 100000);
+}
+
+TEST(Session, RefusesWhatDoesNotFitTogether) {
+  pipeline::Pipeline pipeline(identity_model(2), pipeline_spec(16, 3));
+  const auto run = [&](CountingSource source, const SessionSpec& spec) { run_session(source, pipeline, {}, spec); };
+  expect_error<ConfigError>([&] { run({10, 3, 1}, {}); }, {"2 channels", "has 1"});
+  expect_error<ConfigError>([&] { run({10, 1, 2}, {}); }, {"3 streams", "has 1"});
+  SessionSpec spec;
+  for (const double speed : {0.0, -1.0, static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    spec.speed = speed;
+    expect_error<ConfigError>([&] { run({10, 3, 2}, spec); }, {"speed", "positive"});
+  }
+  spec.speed = 1;
+  expect_error<ConfigError>([&] { run({10, 3, 2, 0}, spec); }, {"speed", "rate"});
+}
+
+}  // namespace
+}  // namespace halotap::io
