@@ -1,0 +1,109 @@
+// Every file under configs/ is loaded, and the cochlea model is heard.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "halotap/kernels/stack.hpp"
+#include "halotap/pipeline/config.hpp"
+#include "halotap/pipeline/model.hpp"
+#include "halotap/pipeline/pipeline.hpp"
+
+namespace halotap::pipeline {
+namespace {
+
+const std::filesystem::path kConfigs = std::filesystem::path(HALOTAP_SOURCE_DIR) / "configs";
+
+Model load_cochlea() { return load_model(kConfigs / "cochlea" / "model.yaml"); }
+
+TEST(Configs, CochleaReplayNamesTheModelBesideIt) {
+  const PipelineConfig config = load_pipeline_config(kConfigs / "cochlea" / "replay.yaml");
+  EXPECT_TRUE(std::filesystem::equivalent(config.model_file, kConfigs / "cochlea" / "model.yaml"));
+  EXPECT_EQ(config.chunk_frames, 480);
+  EXPECT_EQ(config.sink_uris.size(), 2U);
+}
+
+TEST(Configs, CochleaHasTheFiguresThatItsPageStates) {
+  const Model model = load_cochlea();
+  EXPECT_EQ(model.frame_rate_hz, 48000);
+  EXPECT_EQ(model.stack->in_channels(), 1);
+  EXPECT_EQ(model.stack->out_channels(), 32);
+  ASSERT_EQ(model.output_channels.size(), 32U);
+  EXPECT_EQ(model.output_channels.front(), "150 Hz");
+  EXPECT_EQ(model.stack->receptive_field(), 2401);
+  EXPECT_EQ(model.stack->lookahead_frames(), 0);
+  EXPECT_EQ(model.stack->macs_per_frame(), 21916);
+}
+
+// What each channel says in the last 20 ms of 100 ms of a tone of amplitude 1.
+struct Level {
+  double mean = 0;
+  double least = 1;
+  double most = 0;
+};
+std::vector<Level> levels_of_tone(const Model& model, double frequency_hz) {
+  constexpr std::int64_t kFrames = 4800;
+  constexpr std::int64_t kMeasured = 960;
+  std::vector<float> tone(kFrames);
+  for (std::int64_t t = 0; t < kFrames; ++t) {
+    tone[t] = static_cast<float>(std::sin(2 * std::numbers::pi * frequency_hz * static_cast<double>(t) / 48000));
+  }
+  PipelineSpec spec;
+  spec.backend = Backend::kCpu;
+  spec.chunks.max_frames = 480;
+  spec.ring_capacity_frames = kFrames;
+  Pipeline pipeline(model, spec);
+  EXPECT_EQ(pipeline.push(tone.data(), kFrames), kFrames);
+
+  std::vector<Level> levels(32);
+  std::int64_t frame = 0;
+  for (;;) {
+    const Pipeline::Step step = pipeline.step();
+    if (step.frames_in == 0) break;
+    for (std::int64_t i = 0; i < step.frames_out; ++i, ++frame) {
+      if (frame < kFrames - kMeasured) continue;
+      for (std::size_t c = 0; c < levels.size(); ++c) {
+        const double value = step.samples[i * 32 + static_cast<std::int64_t>(c)];
+        levels[c].mean += value / kMeasured;
+        levels[c].least = std::min(levels[c].least, value);
+        levels[c].most = std::max(levels[c].most, value);
+      }
+    }
+  }
+  EXPECT_EQ(frame, kFrames);
+  return levels;
+}
+
+TEST(Cochlea, HearsAToneInTheBandThatBearsItsFrequency) {
+  const Model model = load_cochlea();
+  for (std::size_t band = 2; band < 32; band += 7) {
+    const std::string& name = model.output_channels[band];
+    const std::vector<Level> levels = levels_of_tone(model, std::stod(name));
+    // The mean of a half-wave-rectified sine is 1 / pi.
+    EXPECT_NEAR(levels[band].mean * std::numbers::pi, 1.0, 0.02) << name;
+    for (std::size_t other = 0; other < 32; ++other) {
+      EXPECT_GE(levels[other].least, 0) << name << " in " << model.output_channels[other];
+      if (other != band) {
+        EXPECT_LT(levels[other].mean, levels[band].mean) << name << " in " << model.output_channels[other];
+      }
+    }
+  }
+}
+
+TEST(Cochlea, GivesASteadyLevelForASteadyTone) {
+  const Model model = load_cochlea();
+  // The 4th harmonic of 3 kHz lies at 12 kHz, where the dilated envelope filter repeats its pass band.
+  for (const double frequency_hz : {1000.0, 3000.0}) {
+    const std::vector<Level> levels = levels_of_tone(model, frequency_hz);
+    const auto loudest =
+        std::max_element(levels.begin(), levels.end(), [](const Level& a, const Level& b) { return a.mean < b.mean; });
+    EXPECT_LT((loudest->most - loudest->least) / loudest->mean, 0.02) << frequency_hz;
+  }
+}
+
+}  // namespace
+}  // namespace halotap::pipeline
