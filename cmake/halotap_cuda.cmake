@@ -1,0 +1,21 @@
+# HALOTAP_CUDA: what the user asked for, what is there, and HALOTAP_CUDA_FOUND in words for the summary. This version has
+# no CUDA kernels: a toolkit is looked for so that the summary can say so, and ON is refused.
+if(HALOTAP_CUDA STREQUAL "OFF")
+  set(HALOTAP_CUDA_FOUND "not looked for (HALOTAP_CUDA=OFF)")
+elseif(HALOTAP_CUDA STREQUAL "AUTO")
+  find_package(CUDAToolkit QUIET)
+  if(CUDAToolkit_FOUND)
+    set(HALOTAP_CUDA_FOUND "${CUDAToolkit_VERSION} found, not used by this version")
+  else()
+    set(HALOTAP_CUDA_FOUND "none found")
+  endif()
+elseif(HALOTAP_CUDA STREQUAL "ON")
+  find_package(CUDAToolkit QUIET)
+  if(CUDAToolkit_FOUND)
+    message(FATAL_ERROR "HALOTAP_CUDA=ON: halotap ${PROJECT_VERSION} has no CUDA kernels, so the toolkit found "
+      "(${CUDAToolkit_VERSION}) would not be used: say AUTO or OFF")
+  endif()
+  message(FATAL_ERROR "HALOTAP_CUDA=ON needs a CUDA toolkit and CMake finds none: set CUDAToolkit_ROOT, or say AUTO or OFF")
+else()
+  message(FATAL_ERROR "HALOTAP_CUDA: expected AUTO, ON or OFF, got '${HALOTAP_CUDA}'")
+endif()
