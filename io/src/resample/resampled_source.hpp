@@ -13,7 +13,8 @@ namespace halotap::io {
 // spreads over the filter's whole transform block, some thousands of frames. Returns `source` itself when it has that
 // rate already.
 //
-// Throws ConfigError when either rate is not a positive number or libsoxr cannot make the step. [control]
+// Throws ConfigError when either rate is not a positive number, one is more than 1000 times the other, or libsoxr
+// cannot make the step. [control]
 std::unique_ptr<Source> resampled(std::unique_ptr<Source> source, double rate_hz);
 
 }  // namespace halotap::io

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "expect_error.hpp"
+#include "halotap/io/endpoint.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "read_all.hpp"
 
@@ -122,6 +123,14 @@ TEST(ResampledSource, WidensForDouble) {
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), samples.begin()));
 }
 
+TEST(ResampledSource, IsBehindAnAddressThatAsksForIt) {
+  SourceRequest request;
+  request.rate_hz = 48000;
+  const auto source = open_source("synth://sine?rate=44100&frames=441&resample=true", request);
+  EXPECT_EQ(source->info().rate_hz, 48000);
+  EXPECT_EQ(read_all(*source).size(), 480U);
+}
+
 TEST(ResampledSource, HandsBackASourceThatHasTheRate) {
   auto source = tones(16000, 10);
   const Source* const same = source.get();
@@ -132,6 +141,9 @@ TEST(ResampledSource, RefusesRatesItCannotReach) {
   expect_error<ConfigError>([] { resampled(tones(16000, 10), 0); }, {"from 16000 to 0 Hz"});
   expect_error<ConfigError>([] { resampled(tones(16000, 10), NAN); }, {"16000"});
   expect_error<ConfigError>([] { resampled(tones(0, 10), 16000); }, {"from 0 to 16000 Hz"});
+  expect_error<ConfigError>([] { resampled(tones(1e6, 10), 999); }, {"from 1e+06 to 999 Hz", "1000 times"});
+  expect_error<ConfigError>([] { resampled(tones(1, 10), 1001); }, {"from 1 to 1001 Hz", "1000 times"});
+  EXPECT_EQ(resampled(tones(1, 10), 1000)->info().frames, 10000);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "expect_error.hpp"
+#include "halotap/io/endpoint.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "read_all.hpp"
 #include "scratch_folder.hpp"
@@ -225,6 +226,18 @@ TEST(SndfileSource, RefusesCodingsItDoesNotList) {
   expect_error<DataError>([&] { open(folder.file("u.wav")); }, {folder.file("u.wav"), "PCM", "got U-Law"});
   write_tone(folder.file("a.wav"), SF_FORMAT_AIFF | SF_FORMAT_PCM_16);
   expect_error<DataError>([&] { open(folder.file("a.wav")); }, {folder.file("a.wav"), "WAV, FLAC or OGG", "AIFF"});
+}
+
+TEST(SndfileSource, MustHaveTheModelsRateAndChannels) {
+  const ScratchFolder folder;
+  const std::string file = folder.write("x.wav", wav({.channels = 2, .rate_hz = 8000}, little(0x40002000, 4)));
+  SourceRequest request;
+  request.rate_hz = 16000;
+  expect_error<DataError>([&] { open_source(file, request); }, {file, "16000 Hz", "8000 Hz", "resample=true"});
+  request.rate_hz = 8000;
+  request.channels = 1;
+  expect_error<DataError>([&] { open_source(file, request); }, {file, "1 channel", "got 2", "channels="});
+  EXPECT_EQ(read_all(*open_source(file + "?channels=1", request)), std::vector<float>{0.5F});
 }
 
 TEST(SndfileSource, RefusesWhatIsNoAudioFile) {
