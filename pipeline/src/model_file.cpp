@@ -239,6 +239,7 @@ Model load_model(const std::filesystem::path& file) {
   } catch (const std::invalid_argument& error) {
     fail(Fault::kModel, list.place() + ": key 'layers': " + error.what());
   }
+  model.files = {file, weights_file};
   return model;
 }
 

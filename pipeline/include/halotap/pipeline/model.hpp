@@ -17,6 +17,7 @@ struct Model {
   std::vector<std::string> input_channels;   // names, in order; empty when the file gives none
   std::vector<std::string> output_channels;  // likewise
   std::shared_ptr<const kernels::Stack> stack;
+  std::vector<std::filesystem::path> files;  // what it was read from, so that no output overwrites it
 };
 
 // Reads a `format: halotap-model/1` YAML file and the safetensors file it names (docs/model-file.md).
