@@ -290,6 +290,20 @@ void refuse_overwriting(const std::vector<std::string>& inputs, const std::vecto
   }
 }
 
+std::string file_address(const std::string& scheme, const std::string& path) {
+  std::string address = scheme + "://";
+  for (const char c : path) {
+    if (c == '%' || c == '?') {
+      address += c == '%' ? "%25" : "%3F";
+    } else {
+      address += c;
+    }
+  }
+  return address;
+}
+
+bool is_standard_output(const std::string& address) { return Address(address).path() == "-"; }
+
 std::vector<std::string> source_schemes() { return schemes_in(kSources); }
 std::vector<std::string> sink_schemes() { return schemes_in(kSinks); }
 

@@ -121,6 +121,22 @@ TEST(Endpoint, RefusesAnotherRateNamingBoth) {
   expect_error<ConfigError>([&] { open_source(path + "?resample=true", {}); }, {path, "no rate"});
 }
 
+TEST(Endpoint, GivesAnyFileNameAnAddress) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("100 % sure?.x=1&y");
+  const std::unique_ptr<Sink> sink =
+      open_sink(file_address("npy", path), {1, 2, 100, -1, {}, Arrangement::kFramesChannels});
+  sink->finish();
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST(Endpoint, KnowsStandardOutputInEverySpelling) {
+  EXPECT_TRUE(is_standard_output("jsonl://-"));
+  EXPECT_TRUE(is_standard_output("csv://-?delimiter=;"));
+  EXPECT_FALSE(is_standard_output("csv://./-"));
+  EXPECT_FALSE(is_standard_output("x.npy"));
+}
+
 TEST(RefuseOverwriting, SeesTheSameFileThroughEverySpelling) {
   const ScratchFolder folder;
   const std::string path = folder.write("x.npy", "");

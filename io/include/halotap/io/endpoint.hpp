@@ -32,6 +32,12 @@ std::unique_ptr<Sink> open_sink(const std::string& address, const SinkSpec& spec
 // files are passed over. [control]
 void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs);
 
+// The address of the file `path` under `scheme`, whatever characters the path holds. [any thread]
+std::string file_address(const std::string& scheme, const std::string& path);
+
+// Whether an output's address stands for standard output ("-", "jsonl://-"). [any thread]
+bool is_standard_output(const std::string& address);
+
 // Schemes this build has, for messages and --help: "npy", "wav", ... [any thread]
 std::vector<std::string> source_schemes();
 std::vector<std::string> sink_schemes();
