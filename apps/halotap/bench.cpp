@@ -1,0 +1,311 @@
+#include "bench.hpp"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "build_info.hpp"
+#include "halotap/pipeline/engine.hpp"
+#include "halotap/pipeline/errors.hpp"
+#include "halotap/pipeline/latency.hpp"
+#include "halotap/pipeline/model.hpp"
+#include "message.hpp"
+#include "option_values.hpp"
+#include "processing.hpp"
+
+namespace halotap::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::ordered_json;
+
+constexpr std::uint64_t kSeed = 1;
+// 2^28 numbers: 2 GiB of weights in double, 1 GiB of input and output.
+constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 28;
+
+struct BenchOptions {
+  std::int64_t layers = 8;
+  std::int64_t channels = 128;
+  std::int64_t out_channels = 0;  // block only; 0: as channels
+  std::int64_t kernel_size = 5;
+  std::vector<std::int64_t> dilations;  // one a layer, repeated from the front
+  std::int64_t streams = 1;
+  std::int64_t chunk_frames = 64;
+  pipeline::Backend backend = pipeline::Backend::kAuto;
+  pipeline::Precision precision = pipeline::Precision::kFp32;
+  double seconds = 2;
+  bool json = false;
+};
+
+// Normal numbers of standard deviation `deviation`.
+template <typename Sample>
+std::vector<Sample> random_samples(std::int64_t count, double deviation, std::mt19937_64& random) {
+  std::normal_distribution<double> normal(0, deviation);
+  std::vector<Sample> samples(static_cast<std::size_t>(count));
+  for (Sample& sample : samples) sample = static_cast<Sample>(normal(random));
+  return samples;
+}
+
+// Causal SiLU layers whose weights keep the signal's size through the stack: 1/sqrt(fan-in), with biases.
+pipeline::Model random_model(const BenchOptions& options, std::mt19937_64& random) {
+  std::vector<kernels::Layer> layers;
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    const std::int64_t in = options.channels;
+    const std::int64_t out = options.out_channels;
+    kernels::Layer layer;
+    layer.spec.name = "layers." + std::to_string(i);
+    layer.spec.in_channels = in;
+    layer.spec.out_channels = out;
+    layer.spec.kernel_size = options.kernel_size;
+    layer.spec.dilation = options.dilations[static_cast<std::size_t>(i) % options.dilations.size()];
+    const double dw_deviation = 1 / std::sqrt(static_cast<double>(options.kernel_size));
+    const double pw_deviation = 1 / std::sqrt(static_cast<double>(in));
+    layer.weights.dw_weight = random_samples<double>(in * options.kernel_size, dw_deviation, random);
+    layer.weights.dw_bias = random_samples<double>(in, dw_deviation, random);
+    layer.weights.pw_weight = random_samples<double>(out * in, pw_deviation, random);
+    layer.weights.pw_bias = random_samples<double>(out, pw_deviation, random);
+    layers.push_back(std::move(layer));
+  }
+  pipeline::Model model;
+  model.name = "bench";
+  model.frame_rate_hz = 1;
+  try {
+    model.stack = std::make_shared<const kernels::Stack>(std::move(layers));
+  } catch (const std::invalid_argument& error) {
+    throw pipeline::ConfigError(std::string("bench: ") + error.what());
+  }
+  return model;
+}
+
+double microseconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+// Calls `work` for `seconds`, at least `least_calls` times, and records how long each call took.
+template <typename Work>
+pipeline::LatencyHistogram time_calls(double seconds, int least_calls, Work work) {
+  pipeline::LatencyHistogram times;
+  const Clock::time_point end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  for (int calls = 0; calls < least_calls || Clock::now() < end; ++calls) {
+    const Clock::time_point start = Clock::now();
+    work();
+    times.record(Clock::now() - start);
+  }
+  return times;
+}
+
+// Median time of a copy that reads and writes `bytes` together: no computation over these inputs and outputs in memory
+// can be faster on this thread.
+double measure_copy_us(std::int64_t bytes, std::mt19937_64& random) {
+  const std::int64_t samples = std::max<std::int64_t>(1, bytes / 2 / static_cast<std::int64_t>(sizeof(float)));
+  const std::vector<float> from = random_samples<float>(samples, 1, random);
+  std::vector<float> to(from.size());
+  const pipeline::LatencyHistogram times = time_calls(0.1, 15, [&from, &to] {
+    std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
+    asm volatile("" : : "r"(to.data()) : "memory");  // the copy counts as read, so that it is not left out
+  });
+  return microseconds(times.quantile(0.5));
+}
+
+// The longest time this thread was kept from running in a tenth of a second of doing nothing: what of max_us may be the
+// machine's and not ours.
+double measure_noise_us() {
+  Clock::duration longest{0};
+  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(100);
+  for (Clock::time_point last = Clock::now(); last < end;) {
+    const Clock::time_point now = Clock::now();
+    longest = std::max(longest, now - last);
+    last = now;
+  }
+  return microseconds(longest);
+}
+
+void require_reasonable_size(const BenchOptions& options) {
+  const double weights = static_cast<double>(options.layers) * static_cast<double>(options.channels) *
+                         static_cast<double>(options.kernel_size + options.out_channels);
+  const double samples = static_cast<double>(options.streams) * static_cast<double>(options.chunk_frames) *
+                         static_cast<double>(options.channels + options.out_channels);
+  for (const auto& [what, count] : {std::pair("weights", weights), std::pair("input and output samples", samples)}) {
+    if (count > static_cast<double>(kMaxNumbers)) {
+      throw pipeline::ConfigError("bench: " + std::string(what) + ": expected at most " + std::to_string(kMaxNumbers) +
+                                  ", got " + format_number(count, 12));
+    }
+  }
+}
+
+// Measures and adds the figures to `json`, which holds the arguments already.
+void measure(const BenchOptions& options, ordered_json& json) {
+  require_reasonable_size(options);
+  std::mt19937_64 random(kSeed);
+  const pipeline::Model model = random_model(options, random);
+  const std::int64_t in_samples = options.channels * options.chunk_frames;
+  const std::int64_t out_samples = options.out_channels * options.chunk_frames;
+  const std::vector<float> input = random_samples<float>(options.streams * in_samples, 1, random);
+  std::vector<float> output(static_cast<std::size_t>(options.streams * out_samples));
+
+  pipeline::Engine engine;
+  engine.prepare(model, {options.backend, options.precision, options.streams, options.chunk_frames});
+  std::vector<pipeline::StreamChunk> chunks(static_cast<std::size_t>(options.streams));
+  pipeline::Status status = pipeline::Status::kOk;
+  for (std::int64_t s = 0; s < options.streams && status == pipeline::Status::kOk; ++s) {
+    pipeline::StreamChunk& chunk = chunks[static_cast<std::size_t>(s)];
+    status = engine.open(chunk.stream);
+    chunk.input = kernels::planar(input.data() + s * in_samples, options.channels, options.chunk_frames);
+    chunk.output = kernels::planar(output.data() + s * out_samples, options.out_channels, options.chunk_frames);
+  }
+  const auto process = [&engine, &chunks, &status] {
+    const pipeline::Status outcome = engine.process(chunks);
+    if (outcome != pipeline::Status::kOk) status = outcome;
+  };
+  time_calls(options.seconds / 10, 3, process);  // caches, branch predictors and the clock rate settle
+  const pipeline::LatencyHistogram times = time_calls(options.seconds, 10, process);
+  if (status != pipeline::Status::kOk) {
+    throw pipeline::Error("bench: the engine refused a call: " + std::string(pipeline::to_string(status)));
+  }
+
+  const std::int64_t macs = model.stack->macs_per_frame() * options.chunk_frames * options.streams;
+  const double p50_us = microseconds(times.quantile(0.5));
+  json["calls"] = times.count();
+  json["p50_us"] = p50_us;
+  json["p99_us"] = microseconds(times.quantile(0.99));
+  json["p999_us"] = microseconds(times.quantile(0.999));
+  json["max_us"] = microseconds(times.max());
+  json["macs"] = macs;
+  json["gflops"] = 2 * static_cast<double>(macs) / (p50_us * 1e3);
+  json["copy_us"] =
+      measure_copy_us(static_cast<std::int64_t>(sizeof(float)) * options.streams * (in_samples + out_samples), random);
+  json["noise_max_us"] = measure_noise_us();
+  json["device"] = engine.device();
+  json["compiler"] = kCompiler;
+  json["commit"] = kCommit;
+}
+
+void print(const ordered_json& json, bool as_json) {
+  if (as_json) {
+    std::cout << json.dump() << '\n';
+    return;
+  }
+  for (const auto& [key, value] : json.items()) {
+    const std::string text = value.is_number_float() ? format_number(value.get<double>())
+                             : value.is_string()     ? value.get<std::string>()
+                                                     : value.dump();
+    std::cout << key << std::string(key.size() < 14 ? 14 - key.size() : 1, ' ') << text << '\n';
+  }
+}
+
+ExitCode bench_block(BenchOptions options) {
+  if (options.out_channels == 0) options.out_channels = options.channels;
+  ordered_json json;
+  json["bench"] = "block";
+  json["batch"] = options.streams;
+  json["channels"] = options.channels;
+  json["out_channels"] = options.out_channels;
+  json["kernel"] = options.kernel_size;
+  json["dilation"] = options.dilations.front();
+  json["frames"] = options.chunk_frames;
+  json["precision"] = pipeline::to_string(options.precision);
+  measure(options, json);
+  print(json, options.json);
+  return ExitCode::kDone;
+}
+
+ExitCode bench_stack(BenchOptions options) {
+  options.out_channels = options.channels;
+  ordered_json json;
+  json["bench"] = "stack";
+  json["layers"] = options.layers;
+  json["channels"] = options.channels;
+  json["kernel"] = options.kernel_size;
+  json["dilations"] = options.dilations;
+  json["chunk"] = options.chunk_frames;
+  json["streams"] = options.streams;
+  json["precision"] = pipeline::to_string(options.precision);
+  measure(options, json);
+  print(json, options.json);
+  return ExitCode::kDone;
+}
+
+void add_count(CLI::App& app, const std::string& name, std::int64_t& count, std::int64_t most,
+               const std::string& help) {
+  app.add_option(name, count, help)
+      ->check(CLI::Range(std::int64_t{1}, most).description(""))
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Shape");
+}
+
+void add_measuring_options(CLI::App& app, BenchOptions& options) {
+  add_backend_options(app, options.backend, options.precision);
+  app.add_option("--seconds", options.seconds, "Time to measure for, after a tenth of it as warm-up")
+      ->check(CLI::Range(0.001, 3600.0).description(""))
+      ->type_name("S")
+      ->capture_default_str();
+  app.add_flag("--json", options.json, "Print one JSON object");
+}
+
+constexpr const char* kFigures =
+    "Times are those of one call of the engine; p50_us is the median. macs: multiply-accumulates a call; gflops:\n"
+    "2 macs / p50_us. copy_us: median time of copying as many bytes as the call reads and writes. noise_max_us: the\n"
+    "longest time this machine kept an idle loop from running. Weights and input are random, from a fixed seed.\n\n";
+
+}  // namespace
+
+void add_bench(CLI::App& app, Command& chosen) {
+  CLI::App* command = app.add_subcommand("bench", "Measure the engine on a model of random weights");
+  command->require_subcommand(1);
+  command->footer(std::string(kFigures) +
+                  "Examples:\n"
+                  "  halotap bench block --batch 16 --channels 128 --kernel 5 --dilation 2 --frames 2048\n"
+                  "  halotap bench stack --layers 8 --channels 128 --kernel 5 --chunk 64 --backend cpu --json");
+
+  const auto block = std::make_shared<BenchOptions>();
+  block->layers = 1;
+  block->streams = 16;
+  block->chunk_frames = 2048;
+  block->dilations = {2};
+  CLI::App* block_command = command->add_subcommand("block", "One layer over a batch, each recording as one chunk");
+  add_count(*block_command, "--batch", block->streams, std::int64_t{1} << 20, "Recordings");
+  add_count(*block_command, "--channels", block->channels, kernels::kMaxChannels, "Input channels");
+  block_command
+      ->add_option("--out-channels", block->out_channels, "Output channels; as many as --channels when not given")
+      ->check(CLI::Range(std::int64_t{1}, kernels::kMaxChannels).description(""))
+      ->type_name("N")
+      ->group("Shape");
+  add_count(*block_command, "--kernel", block->kernel_size, kernels::kMaxKernelSize, "Taps");
+  add_count(*block_command, "--dilation", block->dilations.front(), kernels::kMaxHaloFrames, "Frames between taps");
+  add_count(*block_command, "--frames", block->chunk_frames, kMaxNumbers, "Frames a recording");
+  add_measuring_options(*block_command, *block);
+  block_command->footer(std::string(kFigures) +
+                        "Example:\n"
+                        "  halotap bench block --batch 16 --channels 128 --kernel 5 --dilation 2 --frames 2048");
+  block_command->callback([block, &chosen] { chosen = [block] { return bench_block(*block); }; });
+
+  const auto stack = std::make_shared<BenchOptions>();
+  stack->dilations = {1, 2, 4, 8};
+  CLI::App* stack_command = command->add_subcommand("stack", "A stack of layers, streaming chunk after chunk");
+  add_count(*stack_command, "--layers", stack->layers, kernels::kMaxLayers, "Layers");
+  add_count(*stack_command, "--channels", stack->channels, kernels::kMaxChannels, "Channels of every layer");
+  add_count(*stack_command, "--kernel", stack->kernel_size, kernels::kMaxKernelSize, "Taps");
+  add_value(*stack_command, "--dilations", stack->dilations, parse_dilations, "N,N,...",
+            "whole numbers above 0 with commas between", "Frames between taps, a layer each, repeated from the front")
+      ->default_str("1,2,4,8")
+      ->group("Shape");
+  add_count(*stack_command, "--chunk", stack->chunk_frames, kMaxChunkFrames, "Frames a chunk");
+  add_count(*stack_command, "--streams", stack->streams, std::int64_t{1} << 20, "Streams in one call");
+  add_measuring_options(*stack_command, *stack);
+  stack_command->footer(std::string(kFigures) +
+                        "Example:\n"
+                        "  halotap bench stack --layers 8 --channels 128 --kernel 5 --chunk 64 --backend cpu --json");
+  stack_command->callback([stack, &chosen] { chosen = [stack] { return bench_stack(*stack); }; });
+}
+
+}  // namespace halotap::apps

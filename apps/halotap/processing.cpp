@@ -1,0 +1,159 @@
+#include "processing.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "halotap/io/endpoint.hpp"
+#include "halotap/pipeline/errors.hpp"
+#include "option_values.hpp"
+
+namespace halotap::apps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A recording held in memory: `samples` [frames, streams, channels], channels fastest.
+struct Recording {
+  std::vector<float> samples;
+  std::int64_t frames = 0;
+  bool stopped = false;
+};
+
+Recording read_whole(io::Source& source, const io::SessionSpec& spec) {
+  const io::SourceInfo& info = source.info();
+  const std::int64_t frame_samples = info.streams * info.channels;
+  const std::int64_t block_frames = std::clamp<std::int64_t>((1 << 20) / frame_samples, 1, 4096);
+  std::vector<float> block(static_cast<std::size_t>(block_frames * frame_samples));
+  Recording recording;
+  if (info.frames > 0) recording.samples.reserve(static_cast<std::size_t>(info.frames * frame_samples));
+  while (true) {
+    recording.stopped = spec.stop != nullptr && spec.stop->load(std::memory_order_relaxed);
+    const std::int64_t frames = recording.stopped ? 0 : source.read(block.data(), block_frames);
+    if (frames == 0) return recording;
+    recording.samples.insert(recording.samples.end(), block.begin(), block.begin() + frames * frame_samples);
+    recording.frames += frames;
+    if (spec.on_progress) spec.on_progress(recording.frames);
+  }
+}
+
+void require_ok(pipeline::Status status) {
+  if (status != pipeline::Status::kOk) {
+    throw pipeline::Error("the engine refused a call: " + std::string(pipeline::to_string(status)));
+  }
+}
+
+// The window of one stream on samples [frames, streams, channels].
+template <typename Sample>
+kernels::TensorView<Sample> stream_view(Sample* samples, std::int64_t stream, std::int64_t streams,
+                                        std::int64_t channels, std::int64_t frames) {
+  return {samples + stream * channels, channels, frames, 1, streams * channels};
+}
+
+Processed process_offline(io::Source& source, const pipeline::Model& model, const ProcessingOptions& options,
+                          const std::vector<std::unique_ptr<io::Sink>>& sinks, const io::SessionSpec& spec) {
+  const Clock::time_point started = Clock::now();
+  const Recording recording = read_whole(source, spec);
+  const std::int64_t streams = source.info().streams;
+  const std::int64_t frames = recording.frames;
+
+  pipeline::Engine engine;
+  engine.prepare(model, {options.backend, options.precision, streams, std::max<std::int64_t>(frames, 1)});
+  const std::int64_t in_channels = engine.in_channels();
+  const std::int64_t out_channels = engine.out_channels();
+  std::vector<float> result(static_cast<std::size_t>(frames * streams * out_channels));
+  std::vector<pipeline::StreamChunk> chunks(static_cast<std::size_t>(streams));
+  for (std::int64_t s = 0; s < streams; ++s) {
+    pipeline::StreamChunk& chunk = chunks[static_cast<std::size_t>(s)];
+    require_ok(engine.open(chunk.stream));
+    chunk.input = stream_view(recording.samples.data(), s, streams, in_channels, frames);
+    chunk.output = stream_view(result.data(), s, streams, out_channels, frames);
+  }
+
+  Processed processed;
+  const Clock::time_point computing = Clock::now();
+  require_ok(engine.process(chunks));
+  processed.report.step_time.record(Clock::now() - computing);
+  for (const pipeline::StreamChunk& chunk : chunks) {
+    std::int64_t flushed = 0;
+    const std::int64_t emitted = chunk.frames_emitted;
+    require_ok(engine.flush(chunk.stream, chunk.output.slice(emitted, frames - emitted), flushed));
+    processed.report.frames_out = emitted + flushed;
+  }
+  // All is written before any sink is finished: whatever fails until here leaves no output under its name.
+  for (const auto& sink : sinks) {
+    if (frames > 0) sink->write(result.data(), frames);
+  }
+  for (const auto& sink : sinks) sink->finish();
+  processed.report.frames_in = frames;
+  processed.report.stopped = recording.stopped;
+  processed.report.elapsed = Clock::now() - started;
+  processed.report.engine = engine.counters();
+  processed.device = engine.device();
+  processed.lookahead_frames = engine.lookahead_frames();
+  return processed;
+}
+
+Processed process_streaming(io::Source& source, const pipeline::Model& model, const ProcessingOptions& options,
+                            const std::vector<std::unique_ptr<io::Sink>>& sinks, const io::SessionSpec& spec) {
+  pipeline::PipelineSpec pipeline_spec;
+  pipeline_spec.backend = options.backend;
+  pipeline_spec.precision = options.precision;
+  pipeline_spec.streams = source.info().streams;
+  pipeline_spec.chunks = options.chunks;
+  pipeline::Pipeline pipeline(model, pipeline_spec);
+  Processed processed;
+  processed.report = io::run_session(source, pipeline, sinks, spec);
+  processed.device = pipeline.engine().device();
+  processed.lookahead_frames = pipeline.engine().lookahead_frames();
+  return processed;
+}
+
+}  // namespace
+
+void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision) {
+  add_value(app, "--backend", backend, pipeline::parse_backend, "auto|cpu|cuda", "auto, cpu or cuda",
+            "What computes; auto takes the best there is")
+      ->default_str("auto")
+      ->group("Engine");
+  add_value(app, "--precision", precision, pipeline::parse_precision, "fp32|tf32|bf16", "fp32, tf32 or bf16",
+            "Arithmetic of the channel mix; what a backend lacks is refused")
+      ->default_str("fp32")
+      ->group("Engine");
+}
+
+void add_processing_options(CLI::App& app, ProcessingOptions& options) {
+  app.add_option("--model", options.model_file, "Model file")->required()->type_name("M.yaml");
+  app.add_option("--input", options.input, "Recording: a path, or scheme://path?option=value")
+      ->required()
+      ->type_name("ADDRESS");
+  CLI::Option* chunk = add_value(app, "--chunk", options.chunks, parse_chunks, "N|random:SEED",
+                                 "a whole number from 1 to " + std::to_string(kMaxChunkFrames) + ", or random:SEED",
+                                 "Frames a chunk, or lengths drawn from 1 to " + std::to_string(kRandomChunkFrames) +
+                                     " frames; results do not depend on it");
+  chunk->default_str(std::to_string(options.chunks.max_frames))->group("Engine");
+  app.add_flag("--offline", options.offline, "The whole recording as one chunk, held in memory, without the ring")
+      ->excludes(chunk)
+      ->group("Engine");
+  add_backend_options(app, options.backend, options.precision);
+}
+
+std::string describe_schemes() {
+  const auto list = [](const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text += ' ' + word;
+    return text;
+  };
+  return "Inputs of this build: " + list(io::source_schemes()) + "\nOutputs of this build:" + list(io::sink_schemes());
+}
+
+std::unique_ptr<io::Source> open_input(const ProcessingOptions& options, const pipeline::Model& model) {
+  return io::open_source(options.input, {model.stack->in_channels(), model.input_channels, model.frame_rate_hz});
+}
+
+Processed process_recording(io::Source& source, const pipeline::Model& model, const ProcessingOptions& options,
+                            const std::vector<std::unique_ptr<io::Sink>>& sinks, const io::SessionSpec& spec) {
+  return options.offline ? process_offline(source, model, options, sinks, spec)
+                         : process_streaming(source, model, options, sinks, spec);
+}
+
+}  // namespace halotap::apps

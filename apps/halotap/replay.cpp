@@ -1,0 +1,95 @@
+#include "replay.hpp"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "halotap/io/endpoint.hpp"
+#include "interrupt.hpp"
+#include "option_values.hpp"
+#include "processing.hpp"
+#include "progress_bar.hpp"
+#include "session_summary.hpp"
+
+namespace halotap::apps {
+namespace {
+
+struct ReplayOptions {
+  ProcessingOptions processing;
+  std::vector<std::string> outputs;  // addresses
+  std::string plot_file;
+  std::optional<double> speed;
+  bool json = false;
+};
+
+ExitCode replay(const ReplayOptions& options) {
+  const std::atomic<bool>* stop = watch_for_interrupt();
+  std::vector<std::string> outputs = options.outputs;
+  if (!options.plot_file.empty()) outputs.push_back(io::file_address("png", options.plot_file));
+  if (outputs.empty()) throw pipeline::ConfigError("replay: expected --output or --plot, got neither");
+
+  const pipeline::Model model = pipeline::load_model(options.processing.model_file);
+  std::vector<std::string> inputs{options.processing.input};
+  for (const auto& file : model.files) inputs.push_back(file.string());
+  io::refuse_overwriting(inputs, outputs);
+
+  const std::unique_ptr<io::Source> source = open_input(options.processing, model);
+  const io::SourceInfo& info = source->info();
+  std::vector<std::unique_ptr<io::Sink>> sinks;
+  sinks.reserve(outputs.size());
+  for (const std::string& output : outputs) {
+    sinks.push_back(io::open_sink(output, {info.streams, model.stack->out_channels(), info.rate_hz, info.frames,
+                                           model.output_channels, info.arrangement}));
+  }
+
+  SessionSummary summary;
+  {
+    ProgressBar bar(info.frames, info.rate_hz);
+    io::SessionSpec spec;
+    spec.speed = options.speed;
+    spec.stop = stop;
+    spec.on_progress = [&bar](std::int64_t frames) { bar.update(frames); };
+    summary.processed = process_recording(*source, model, options.processing, sinks, spec);
+  }
+  summary.streams = info.streams;
+  summary.rate_hz = info.rate_hz;
+  summary.chunk_frames = options.processing.offline ? 0 : options.processing.chunks.max_frames;
+  summary.precision = options.processing.precision;
+  summary.sinks = outputs;
+  report_session(summary, options.json);
+  return ExitCode::kDone;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<ReplayOptions>();
+  CLI::App* command = app.add_subcommand("replay", "Play a recording through a model into files");
+  add_processing_options(*command, options->processing);
+  command
+      ->add_option("--output", options->outputs, "Where results go: a path, or scheme://path?option=value; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("ADDRESS");
+  command->add_option("--plot", options->plot_file, "Also draw the output: channels over time, as PNG")
+      ->type_name("FILE.png");
+  add_value(*command, "--speed", options->speed, parse_speed, "max|FACTOR", "max or a number above 0",
+            "As fast as possible, or paced: 1.0 is the speed at which the recording was made")
+      ->default_str("max")
+      ->excludes("--offline")
+      ->group("Engine");
+  command->add_flag("--json", options->json, "Print the summary as one JSON object");
+  command->footer(
+      "Streams the recording through ring, chunker and engine, as a live source would be; results do not depend on\n"
+      "--chunk, --speed or --offline. The summary goes to standard output, or to standard error when an output is "
+      "'-'.\n"
+      "Ctrl-C ends the recording there: what was computed is flushed and written. A second one ends at once.\n\n" +
+      describe_schemes() +
+      "\n\nExample:\n"
+      "  halotap replay --model configs/cochlea/model.yaml --input 'speech.wav?resample=true' --output bands.npy \\\n"
+      "      --plot bands.png");
+  command->callback([options, &chosen] { chosen = [options] { return replay(*options); }; });
+}
+
+}  // namespace halotap::apps

@@ -1,0 +1,111 @@
+#include "run.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "halotap/io/endpoint.hpp"
+#include "halotap/io/session.hpp"
+#include "halotap/pipeline/config.hpp"
+#include "halotap/pipeline/model.hpp"
+#include "halotap/pipeline/pipeline.hpp"
+#include "interrupt.hpp"
+#include "option_values.hpp"
+#include "processing.hpp"
+#include "progress_bar.hpp"
+#include "session_summary.hpp"
+
+namespace halotap::apps {
+namespace {
+
+struct RunOptions {
+  std::string pipeline_file;
+  std::optional<std::chrono::duration<double>> duration;
+  std::vector<std::string> overrides;
+  bool json = false;
+};
+
+// `seconds` in frames, at least 1, held below what the conversion to a whole number can take.
+std::int64_t frames_in(double seconds, double rate_hz) {
+  return static_cast<std::int64_t>(std::clamp(std::ceil(seconds * rate_hz), 1.0, 1e15));
+}
+
+ExitCode run(const RunOptions& options) {
+  const std::atomic<bool>* stop = watch_for_interrupt();
+  const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
+  const pipeline::Model model = pipeline::load_model(config.model_file);
+  std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
+  for (const auto& file : model.files) inputs.push_back(file.string());
+  io::refuse_overwriting(inputs, config.sink_uris);
+
+  const std::unique_ptr<io::Source> source =
+      io::open_source(config.source_uri, {model.stack->in_channels(), model.input_channels, model.frame_rate_hz});
+  const io::SourceInfo& info = source->info();
+
+  io::SessionSpec spec;
+  spec.speed = 1.0;  // no endpoint of this build has a clock of its own
+  spec.stop = stop;
+  std::int64_t frames = info.frames;
+  if (options.duration) {
+    spec.max_frames = frames_in(options.duration->count(), info.rate_hz);
+    frames = frames < 0 ? spec.max_frames : std::min(frames, spec.max_frames);
+  }
+
+  pipeline::PipelineSpec pipeline_spec;
+  pipeline_spec.backend = config.backend;
+  pipeline_spec.precision = config.precision;
+  pipeline_spec.streams = info.streams;
+  pipeline_spec.chunks.max_frames = config.chunk_frames;
+  pipeline_spec.ring_capacity_frames = frames_in(config.ring_capacity_ms / 1e3, info.rate_hz);
+  pipeline::Pipeline pipeline(model, pipeline_spec);
+
+  std::vector<std::unique_ptr<io::Sink>> sinks;
+  for (const std::string& sink : config.sink_uris) {
+    sinks.push_back(io::open_sink(sink, {info.streams, model.stack->out_channels(), info.rate_hz, frames,
+                                         model.output_channels, info.arrangement}));
+  }
+
+  SessionSummary summary;
+  {
+    ProgressBar bar(frames, info.rate_hz);
+    spec.on_progress = [&bar](std::int64_t frames_done) { bar.update(frames_done); };
+    summary.processed.report = io::run_session(*source, pipeline, sinks, spec);
+  }
+  summary.processed.device = pipeline.engine().device();
+  summary.processed.lookahead_frames = pipeline.engine().lookahead_frames();
+  summary.streams = info.streams;
+  summary.rate_hz = info.rate_hz;
+  summary.chunk_frames = config.chunk_frames;
+  summary.precision = config.precision;
+  summary.sinks = config.sink_uris;
+  report_session(summary, options.json);
+  return ExitCode::kDone;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Command& chosen) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand("run", "Run a pipeline file in real time");
+  command->add_option("pipeline", options->pipeline_file, "Pipeline file")->required()->type_name("PIPELINE.yaml");
+  add_value(*command, "--duration", options->duration, parse_duration, "TIME",
+            "a time above 0 with its unit, as 500ms, 10s, 2min or 1h",
+            "Stop after this much input, as 500ms, 10s, 2min");
+  command->add_option("--set", options->overrides, "Replace a value of the file: dotted key=value; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command->add_flag("--json", options->json, "Print the summary as one JSON object");
+  command->footer(
+      "Frames are delivered at the model's frame rate. Ctrl-C ends the run: what was computed is flushed and written.\n"
+      "The summary goes to standard output, or to standard error when a sink is '-'.\n\n" +
+      describe_schemes() +
+      "\n\nExample:\n"
+      "  halotap run configs/cochlea/replay.yaml --duration 1s --set chunk_frames=48");
+  command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
+}
+
+}  // namespace halotap::apps

@@ -1,0 +1,121 @@
+#include "session_summary.hpp"
+
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "halotap/io/endpoint.hpp"
+#include "message.hpp"
+
+namespace halotap::apps {
+namespace {
+
+using nlohmann::ordered_json;
+
+double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
+
+// A frame waits at most for the rest of its chunk and then for the frames it looks ahead to.
+std::int64_t algorithmic_latency_frames(const SessionSummary& summary) {
+  return summary.chunk_frames - 1 + summary.processed.lookahead_frames;
+}
+
+void print_json(std::ostream& out, const SessionSummary& summary) {
+  const io::SessionReport& report = summary.processed.report;
+  const double duration_s = static_cast<double>(report.frames_in) / summary.rate_hz;
+  const double elapsed_s = seconds_of(report.elapsed);
+  const auto step_us = [&report](std::chrono::nanoseconds time) {
+    return report.step_time.count() == 0 ? ordered_json() : ordered_json(seconds_of(time) * 1e6);
+  };
+  ordered_json json;
+  json["frames"] = report.frames_in;
+  json["frames_out"] = report.frames_out;
+  json["frames_dropped"] = report.ring.frames_dropped_overrun;
+  json["streams"] = summary.streams;
+  json["rate_hz"] = summary.rate_hz;
+  json["duration_s"] = duration_s;
+  json["elapsed_s"] = elapsed_s;
+  json["real_time_factor"] = report.frames_in == 0 ? ordered_json() : ordered_json(elapsed_s / duration_s);
+  json["stopped"] = report.stopped;
+  json["chunks"] = report.step_time.count();
+  json["p50_us"] = step_us(report.step_time.quantile(0.5));
+  json["p99_us"] = step_us(report.step_time.quantile(0.99));
+  json["p999_us"] = step_us(report.step_time.quantile(0.999));
+  json["max_us"] = step_us(report.step_time.max());
+  json["chunk_frames"] = summary.chunk_frames == 0 ? ordered_json() : ordered_json(summary.chunk_frames);
+  json["lookahead_frames"] = summary.processed.lookahead_frames;
+  if (summary.chunk_frames == 0) {
+    json["algorithmic_latency_frames"] = nullptr;
+    json["algorithmic_latency_ms"] = nullptr;
+  } else {
+    const std::int64_t latency_frames = algorithmic_latency_frames(summary);
+    json["algorithmic_latency_frames"] = latency_frames;
+    json["algorithmic_latency_ms"] = static_cast<double>(latency_frames) / summary.rate_hz * 1e3;
+  }
+  json["device"] = summary.processed.device;
+  json["precision"] = pipeline::to_string(summary.precision);
+  json["sinks"] = summary.sinks;
+  out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+}
+
+void print_text(std::ostream& out, const SessionSummary& summary) {
+  const io::SessionReport& report = summary.processed.report;
+  const double duration_s = static_cast<double>(report.frames_in) / summary.rate_hz;
+  const double elapsed_s = seconds_of(report.elapsed);
+  const auto milliseconds = [&summary](std::int64_t frames) {
+    return format_number(static_cast<double>(frames) / summary.rate_hz * 1e3) + " ms";
+  };
+
+  out << "frames     " << report.frames_in << " in, " << report.frames_out << " out, "
+      << report.ring.frames_dropped_overrun << " dropped, a stream (" << format_number(duration_s) << " s at "
+      << format_number(summary.rate_hz, 9) << " Hz)\n";
+  out << "streams    " << summary.streams << '\n';
+  if (report.frames_in > 0) {
+    out << "real time  factor " << format_number(elapsed_s / duration_s, 3) << ": "
+        << format_duration_ns(elapsed_s * 1e9) << " for " << format_number(duration_s) << " s ("
+        << format_number(duration_s / elapsed_s, 3) << " times real time)\n";
+  }
+  out << "compute    ";
+  if (report.step_time.count() == 0) {
+    out << "not measured: no chunk was full\n";
+  } else if (summary.chunk_frames == 0) {
+    out << format_duration_ns(static_cast<double>(report.step_time.max().count())) << " for the whole recording\n";
+  } else {
+    const auto quantile = [&report](double fraction) {
+      return format_duration_ns(static_cast<double>(report.step_time.quantile(fraction).count()));
+    };
+    out << "a chunk: p50 " << quantile(0.5) << ", p99 " << quantile(0.99) << ", p99.9 " << quantile(0.999) << ", max "
+        << format_duration_ns(static_cast<double>(report.step_time.max().count())) << " (measured over "
+        << report.step_time.count() << " chunks)\n";
+  }
+  out << "latency    ";
+  if (summary.chunk_frames == 0) {
+    out << "offline: the whole recording; lookahead " << summary.processed.lookahead_frames << " frames ("
+        << milliseconds(summary.processed.lookahead_frames) << ")\n";
+  } else {
+    const std::int64_t latency_frames = algorithmic_latency_frames(summary);
+    out << "algorithmic " << latency_frames << " frames (" << milliseconds(latency_frames) << "): chunk of "
+        << summary.chunk_frames << " frames, lookahead " << summary.processed.lookahead_frames << '\n';
+  }
+  out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';
+  for (std::size_t i = 0; i < summary.sinks.size(); ++i) {
+    out << (i == 0 ? "sinks      " : "           ") << summary.sinks[i] << '\n';
+  }
+}
+
+}  // namespace
+
+void report_session(const SessionSummary& summary, bool json) {
+  const bool output_taken = std::any_of(summary.sinks.begin(), summary.sinks.end(), io::is_standard_output);
+  std::ostream& out = output_taken ? std::cerr : std::cout;
+  if (json) {
+    print_json(out, summary);
+  } else {
+    print_text(out, summary);
+  }
+  if (summary.processed.report.stopped) {
+    say("stopped early, after " + std::to_string(summary.processed.report.frames_in) +
+        " frames; what was computed is written");
+  }
+}
+
+}  // namespace halotap::apps

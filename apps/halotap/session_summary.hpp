@@ -1,0 +1,27 @@
+// What a session did, told to a person or a program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "halotap/pipeline/engine.hpp"
+#include "processing.hpp"
+
+namespace halotap::apps {
+
+struct SessionSummary {
+  std::int64_t streams = 1;
+  double rate_hz = 0;             // > 0
+  std::int64_t chunk_frames = 0;  // the longest chunk; 0: offline
+  pipeline::Precision precision = pipeline::Precision::kFp32;
+  std::vector<std::string> sinks;  // addresses
+  Processed processed;
+};
+
+// Prints aligned lines, or one JSON object on one line: to standard output, or to standard error when a sink writes to
+// standard output. Algorithmic latency (frames that have to arrive first) and measured latency (time the computation
+// takes) stand apart. Says so when the user stopped the session.
+void report_session(const SessionSummary& summary, bool json);
+
+}  // namespace halotap::apps

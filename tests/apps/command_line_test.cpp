@@ -1,0 +1,126 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "io/scratch_folder.hpp"
+#include "program.hpp"
+
+namespace halotap::apps {
+namespace {
+
+// One line that begins with the program's name.
+void expect_one_message(const Outcome& outcome, const std::string& part) {
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.substr(0, 9), "halotap: ");
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+}
+
+TEST(CommandLine, TellsItsVersionCommitAndCompiler) {
+  const Outcome outcome = run_halotap({"--version"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  const std::regex shape("halotap [0-9.]+ \\(commit ([0-9a-f]{12}(-dirty)?|unknown); .*\\)\n");
+  EXPECT_TRUE(std::regex_match(outcome.out, shape)) << outcome.out;
+}
+
+TEST(CommandLine, HelpNamesEveryCommandAndTheExitCodes) {
+  const Outcome outcome = run_halotap({"--help"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* word : {"replay", "verify", "inspect", "bench", "run", "Exit codes"}) {
+    EXPECT_NE(outcome.out.find(word), std::string::npos) << word;
+  }
+}
+
+TEST(CommandLine, HelpOfEveryCommandHasAnExample) {
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"replay"}, {"verify"}, {"inspect"}, {"run"}, {"bench"}, {"bench", "block"}, {"bench", "stack"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.push_back("--help");
+    const Outcome outcome = run_halotap(arguments);
+    EXPECT_EQ(outcome.exit_code, 0) << command.back();
+    EXPECT_NE(outcome.out.find("  halotap " + command.front()), std::string::npos) << outcome.out;
+  }
+}
+
+TEST(CommandLine, HelpOfReplayNamesTheSchemesOfThisBuild) {
+  const Outcome outcome = run_halotap({"replay", "--help"});
+  EXPECT_TRUE(std::regex_search(outcome.out, std::regex("Inputs of this build:.* npy"))) << outcome.out;
+  EXPECT_TRUE(std::regex_search(outcome.out, std::regex("Outputs of this build:.* npy"))) << outcome.out;
+}
+
+TEST(CommandLine, BadUsageIsOneLineAndExitCodeTwo) {
+  const std::string model = golden("stack_same", "model.yaml");
+  const std::string input = golden("stack_same", "x.npy");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> usages{
+      {{}, "subcommand"},
+      {{"play"}, "'play'"},
+      {{"bench"}, "subcommand"},
+      {{"bench", "blocks"}, "'blocks'"},
+      {{"replay"}, "--model"},
+      {{"replay", "--model", model, "--input", input}, "--output"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--loud"}, "--loud"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--chunk", "0"}, "'0'"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--chunk", "1048577"}, "1048577"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--chunk", "7.5"}, "7.5"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--chunk", "random:"}, "random:"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--speed", "0"}, "--speed"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--speed", "nan"}, "--speed"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--backend", "tpu"}, "tpu"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--precision", "fp8"}, "fp8"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--offline", "--chunk", "8"}, "--offline"},
+      {{"verify", "--model", model, "--input", input, "--expect", input, "--rel-l2", "-1"}, "--rel-l2"},
+      {{"verify", "--model", model, "--input", input, "--expect", input, "--abs", "nan"}, "--abs"},
+      {{"run", "p.yaml", "--duration", "10"}, "10s"},
+      {{"bench", "stack", "--layers", "0"}, "--layers"},
+      {{"bench", "stack", "--dilations", "1,,2"}, "--dilations"},
+  };
+  for (const auto& [arguments, part] : usages) {
+    const Outcome outcome = run_halotap(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << part;
+    expect_one_message(outcome, part);
+  }
+}
+
+TEST(CommandLine, UsageMessagePointsAtTheHelpOfTheCommand) {
+  expect_one_message(run_halotap({"bench", "block", "--loud"}), "(see halotap bench block --help)");
+}
+
+TEST(CommandLine, AMissingFileIsOneLineThatNamesIt) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"inspect", "nowhere/model.yaml"},
+           {"run", "nowhere/model.yaml"},
+           {"replay", "--model", "nowhere/model.yaml", "--input", "x.npy", "--output", "y.npy"}}) {
+    const Outcome outcome = run_halotap(arguments);
+    EXPECT_EQ(outcome.exit_code, 2);
+    expect_one_message(outcome, "nowhere/model.yaml");
+  }
+}
+
+TEST(CommandLine, ControlCharactersOfAFileNameDoNotReachTheTerminal) {
+  const Outcome outcome = run_halotap({"inspect", "no\033[31m\nwhere.yaml"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  expect_one_message(outcome, "where.yaml");
+  EXPECT_EQ(outcome.err.find('\033'), std::string::npos);
+}
+
+TEST(CommandLine, AMissingBackendIsADeviceFailure) {
+  io::ScratchFolder folder;
+  const Outcome outcome =
+      run_halotap({"replay", "--model", golden("stack_same", "model.yaml"), "--input", golden("stack_same", "x.npy"),
+                   "--output", folder.file("y.npy"), "--backend", "cuda"});
+  EXPECT_EQ(outcome.exit_code, 3);
+  expect_one_message(outcome, "cuda");
+  EXPECT_EQ(folder.entries(), 0u);
+}
+
+TEST(CommandLine, AResultThatCannotBePrintedIsAnError) {
+  Surroundings full;
+  full.standard_output = "/dev/full";
+  const Outcome outcome = run_halotap({"inspect", golden("stack_same", "model.yaml")}, full);
+  EXPECT_EQ(outcome.exit_code, 2);
+  expect_one_message(outcome, "standard output");
+}
+
+}  // namespace
+}  // namespace halotap::apps

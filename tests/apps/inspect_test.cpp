@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include "io/scratch_folder.hpp"
+#include "program.hpp"
+
+namespace halotap::apps {
+namespace {
+
+TEST(Inspect, TellsReceptiveFieldAndLookaheadOfEveryGoldenCase) {
+  for (const auto& folder : std::filesystem::directory_iterator(std::string(HALOTAP_TEST_DATA) + "/golden")) {
+    const auto facts = nlohmann::json::parse(io::ScratchFolder::content(folder.path() / "case.json"));
+    const Outcome outcome = run_halotap({"inspect", (folder.path() / "model.yaml").string(), "--json"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    const auto shown = outcome.json();
+    EXPECT_EQ(shown["receptive_field_frames"], facts["receptive_field"]) << folder.path();
+    EXPECT_EQ(shown["lookahead_frames"], facts["lookahead_frames"]) << folder.path();
+  }
+}
+
+TEST(Inspect, CountsWhatEveryLayerCosts) {
+  const auto shown = run_halotap({"inspect", golden("stack_mixed", "model.yaml"), "--json"}).json();
+  EXPECT_EQ(shown["in_channels"], 12);
+  EXPECT_EQ(shown["out_channels"], 5);
+  EXPECT_EQ(shown["frame_rate_hz"], 200);
+  EXPECT_EQ(shown["receptive_field_ms"], shown["receptive_field_frames"].get<double>() * 5);
+  EXPECT_GT(shown["state_bytes_per_stream"], 0);
+  ASSERT_EQ(shown["layers"].size(), 4u);
+  EXPECT_EQ(shown["layers"][0]["padding"], "same");
+  EXPECT_EQ(shown["layers"][0]["macs_per_frame"], 12 * 5 + 12 * 32);
+  EXPECT_EQ(shown["layers"][1]["halo_frames"], 3 * 3);
+  EXPECT_EQ(shown["layers"][3]["type"], "pointwise");
+  std::int64_t macs = 0;
+  for (const auto& layer : shown["layers"]) macs += layer["macs_per_frame"].get<std::int64_t>();
+  EXPECT_EQ(shown["macs_per_frame"], macs);
+}
+
+TEST(Inspect, AlignsTheLayerTable) {
+  const Outcome outcome = run_halotap({"inspect", golden("stack_mixed", "model.yaml")});
+  EXPECT_EQ(outcome.exit_code, 0);
+  const std::size_t table = outcome.out.find("layer ");
+  ASSERT_NE(table, std::string::npos) << outcome.out;
+  std::istringstream lines(outcome.out.substr(table));
+  std::vector<std::size_t> widths;
+  for (std::string line; std::getline(lines, line);) widths.push_back(line.size());
+  ASSERT_EQ(widths.size(), 5u);
+  for (const std::size_t width : widths) EXPECT_EQ(width, widths.front()) << outcome.out;
+}
+
+}  // namespace
+}  // namespace halotap::apps

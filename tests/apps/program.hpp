@@ -1,0 +1,36 @@
+// Runs the command line as a user would, and keeps what it said.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace halotap::apps {
+
+struct Outcome {
+  int exit_code = -1;  // -1: ended by a signal
+  std::string out;     // standard output
+  std::string err;     // standard error, or what the terminal in its place showed
+
+  // Standard output as one JSON object; fails the test when it is not.
+  nlohmann::json json() const;
+};
+
+struct Surroundings {
+  std::optional<std::filesystem::path> standard_output;  // opened for writing
+  std::optional<std::size_t> file_size_limit;            // bytes a file may grow to
+  bool terminal = false;                                 // standard error is a terminal
+  std::function<void(pid_t)> meanwhile;                  // called with the process while it runs
+};
+
+Outcome run_halotap(const std::vector<std::string>& arguments, const Surroundings& surroundings = {});
+
+// A file of a golden case: golden("stack_same", "x.npy").
+std::string golden(const std::string& name, const std::string& file);
+
+}  // namespace halotap::apps

@@ -1,0 +1,164 @@
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "array_file.hpp"
+#include "io/scratch_folder.hpp"
+#include "program.hpp"
+
+namespace halotap::apps {
+namespace {
+
+class Replay : public testing::Test {
+ protected:
+  Outcome replay(std::vector<std::string> more, const Surroundings& surroundings = {}) {
+    more.insert(more.begin(), {"replay", "--model", model_, "--input", input_});
+    return run_halotap(more, surroundings);
+  }
+
+  io::ScratchFolder folder_;
+  std::string model_ = golden("stack_same", "model.yaml");
+  std::string input_ = golden("stack_same", "x.npy");
+};
+
+TEST_F(Replay, WritesTheSameBytesHoweverItIsCut) {
+  ASSERT_EQ(replay({"--output", folder_.file("whole.npy"), "--offline"}).exit_code, 0);
+  const std::string whole = io::ScratchFolder::content(folder_.file("whole.npy"));
+  const std::vector<std::vector<std::string>> cuts{
+      {"--chunk", "1"}, {"--chunk", "7"}, {"--chunk", "1048576"}, {"--chunk", "random:3"}, {"--speed", "100"}};
+  for (std::vector<std::string> cut : cuts) {
+    const std::string name = cut.back();
+    cut.insert(cut.end(), {"--output", folder_.file("cut.npy")});
+    const Outcome outcome = replay(cut);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_TRUE(io::ScratchFolder::content(folder_.file("cut.npy")) == whole) << name;
+  }
+}
+
+TEST_F(Replay, WritesInTheArrangementOfTheInput) {
+  const ArrayFile x = read_array(input_);
+  ASSERT_EQ(replay({"--output", folder_.file("y.npy")}).exit_code, 0);
+  const ArrayFile y = read_array(folder_.file("y.npy"));
+  EXPECT_EQ(y.type, "<f4");
+  EXPECT_EQ(y.shape, read_array(golden("stack_same", "y.npy")).shape);
+
+  // The first stream alone as [frames, channels].
+  const std::int64_t channels = x.shape[1];
+  const std::int64_t frames = x.shape[2];
+  ArrayFile recording{"<f4", {frames, channels}, {}};
+  for (std::int64_t t = 0; t < frames; ++t) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      recording.values.push_back(x.values[static_cast<std::size_t>(c * frames + t)]);
+    }
+  }
+  write_array(folder_.file("recording.npy"), recording);
+  input_ = folder_.file("recording.npy");
+  ASSERT_EQ(replay({"--output", folder_.file("flat.npy")}).exit_code, 0);
+  const ArrayFile flat = read_array(folder_.file("flat.npy"));
+  ASSERT_EQ(flat.shape, (std::vector<std::int64_t>{frames, y.shape[1]}));
+  for (std::int64_t t = 0; t < frames; ++t) {
+    for (std::int64_t c = 0; c < y.shape[1]; ++c) {
+      ASSERT_EQ(flat.values[static_cast<std::size_t>(t * y.shape[1] + c)],
+                y.values[static_cast<std::size_t>(c * frames + t)]);
+    }
+  }
+}
+
+TEST_F(Replay, WritesEveryOutputAskedFor) {
+  const Outcome outcome = replay({"--output", folder_.file("a.npy"), "--output", "npy://" + (folder_.file("b"))});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(io::ScratchFolder::content(folder_.file("a.npy")), io::ScratchFolder::content(folder_.file("b")));
+  EXPECT_EQ(folder_.entries(), 2u);
+}
+
+TEST_F(Replay, PrintsItsFiguresAsJson) {
+  const Outcome outcome = replay({"--output", folder_.file("y.npy"), "--chunk", "16", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  const auto facts = nlohmann::json::parse(io::ScratchFolder::content(golden("stack_same", "case.json")));
+  const auto result = outcome.json();
+  EXPECT_EQ(result["frames"], facts["frames"]);
+  EXPECT_EQ(result["frames_out"], facts["frames"]);
+  EXPECT_EQ(result["frames_dropped"], 0);
+  EXPECT_EQ(result["streams"], facts["streams"]);
+  EXPECT_EQ(result["lookahead_frames"], facts["lookahead_frames"]);
+  EXPECT_EQ(result["algorithmic_latency_frames"], 15 + facts["lookahead_frames"].get<int>());
+  EXPECT_EQ(result["chunks"], facts["frames"].get<int>() / 16);
+  for (const char* figure : {"real_time_factor", "duration_s", "elapsed_s", "p50_us", "p99_us", "p999_us", "max_us"}) {
+    EXPECT_GT(result[figure], 0) << figure;
+  }
+  EXPECT_FALSE(result["stopped"]);
+}
+
+TEST_F(Replay, PrintsItsSummaryBesideResultsOnStandardOutput) {
+  const Outcome outcome = replay({"--output", "jsonl://-", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto summary = nlohmann::json::parse(outcome.err, nullptr, false);
+  ASSERT_TRUE(summary.is_object()) << outcome.err;
+  EXPECT_EQ(summary["sinks"], nlohmann::json{"jsonl://-"});
+  std::istringstream lines(outcome.out);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    ASSERT_FALSE(nlohmann::json::parse(line, nullptr, false).is_discarded()) << line;
+  }
+  EXPECT_GT(count, 0);
+}
+
+TEST_F(Replay, NeverOverwritesWhatItReads) {
+  for (const char* name : {"model.yaml", "weights.safetensors", "x.npy"}) {
+    std::filesystem::copy_file(golden("stack_same", name), folder_.file(name));
+  }
+  model_ = folder_.file("model.yaml");
+  input_ = folder_.file("x.npy");
+  for (const std::string name : {"model.yaml", "weights.safetensors", "x.npy", "./x.npy"}) {
+    const std::string before = io::ScratchFolder::content(folder_.file(name));
+    const Outcome outcome = replay({"--output", "npy://" + (folder_.file(name))});
+    EXPECT_EQ(outcome.exit_code, 2) << name;
+    EXPECT_NE(outcome.err.find(name), std::string::npos) << outcome.err;
+    EXPECT_EQ(io::ScratchFolder::content(folder_.file(name)), before);
+  }
+  EXPECT_EQ(replay({"--output", folder_.file("y.npy"), "--output", folder_.file("y.npy")}).exit_code, 2);
+  EXPECT_EQ(folder_.entries(), 3u);
+}
+
+TEST_F(Replay, LeavesNothingBehindWhenTheDiskIsFull) {
+  Surroundings full;
+  full.file_size_limit = 4096;
+  for (const char* cut : {"--chunk=7", "--offline"}) {
+    const Outcome outcome = replay({"--output", folder_.file("y.npy"), cut}, full);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_NE(outcome.err.find("y.npy"), std::string::npos) << outcome.err;
+    EXPECT_EQ(folder_.entries(), 0u);
+  }
+}
+
+TEST_F(Replay, DrawsThePlotUnderTheNameGiven) {
+  const Outcome outcome = replay({"--plot", folder_.file("100 %?.png")});
+  if (outcome.err.find("left out of this build") != std::string::npos) GTEST_SKIP() << outcome.err;
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(io::ScratchFolder::content(folder_.file("100 %?.png")).substr(1, 3), "PNG");
+}
+
+TEST_F(Replay, KeepsWhatWasComputedWhenInterrupted) {
+  const ArrayFile x = read_array(input_);
+  // Slow enough to last minutes, so that the signal always comes before the end.
+  Surroundings interrupted;
+  interrupted.meanwhile = [this](pid_t process) {
+    while (folder_.entries() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    kill(process, SIGINT);
+  };
+  const Outcome outcome = replay({"--output", folder_.file("y.npy"), "--speed", "0.001", "--json"}, interrupted);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("stopped early"), std::string::npos) << outcome.err;
+  const auto result = outcome.json();
+  EXPECT_TRUE(result["stopped"]);
+  EXPECT_LT(result["frames"], x.shape[2]);
+  EXPECT_EQ(result["frames_out"], result["frames"]);
+  EXPECT_EQ(read_array(folder_.file("y.npy")).shape[2], result["frames"]);
+}
+
+}  // namespace
+}  // namespace halotap::apps
