@@ -67,13 +67,19 @@ class IncludeDirection(unittest.TestCase):
         self.assertGreater(files, len(ALLOWED))
 
     def test_finds_each_forbidden_include(self):
-        for name, (path, line) in FORBIDDEN.items():
-            with self.subTest(name), planted_tree(ALLOWED) as root:
-                with open(root / path, "a", encoding="utf-8") as file:
-                    file.write(line + "\n")
-                found, _ = scan(root)
-                self.assertEqual(len(found), 1, found)
-                self.assertTrue(found[0].startswith(f"{path}:"), found)
+        with planted_tree(ALLOWED) as root:
+            for name, (path, line) in FORBIDDEN.items():
+                with self.subTest(name):
+                    file = root / path
+                    before = file.read_text(encoding="utf-8") if file.exists() else None
+                    file.write_text(f"{before or ''}{line}\n", encoding="utf-8")
+                    found, _ = scan(root)
+                    if before is None:
+                        file.unlink()
+                    else:
+                        file.write_text(before, encoding="utf-8")
+                    self.assertEqual(len(found), 1, found)
+                    self.assertTrue(found[0].startswith(f"{path}:"), found)
 
 
 if __name__ == "__main__":
