@@ -63,6 +63,9 @@ struct StackBounds {
   std::int64_t max_dilation = 6;
 };
 
+// The last activation, and the only one that no temporal_conv has.
+inline constexpr auto kSoftmax = static_cast<std::int64_t>(Activation::kSoftmax);
+
 inline std::shared_ptr<const Stack> draw_stack(Random& random, const StackBounds& bounds = {}) {
   const std::int64_t count = draw(random, 1, bounds.max_layers);
   std::vector<Layer> layers;
@@ -74,11 +77,11 @@ inline std::shared_ptr<const Stack> draw_stack(Random& random, const StackBounds
     spec.out_channels = toss(random) ? channels : draw(random, 1, bounds.max_channels);
     if (draw(random, 0, 3) == 0) {
       spec.type = LayerType::kPointwise;
-      spec.activation = static_cast<Activation>(draw(random, 0, 7));
+      spec.activation = static_cast<Activation>(draw(random, 0, kSoftmax));
     } else {
       spec.kernel_size = draw(random, 1, bounds.max_kernel_size);
       spec.dilation = draw(random, 1, bounds.max_dilation);
-      spec.activation = static_cast<Activation>(draw(random, 0, 6));
+      spec.activation = static_cast<Activation>(draw(random, 0, kSoftmax - 1));
       spec.padding = spec.halo_frames() % 2 == 0 && toss(random) ? Padding::kSame : Padding::kCausal;
       spec.residual = spec.in_channels == spec.out_channels && toss(random);
     }

@@ -11,6 +11,7 @@ namespace halotap::kernels {
 
 enum class LayerType { kTemporalConv, kPointwise };
 enum class Padding { kCausal, kSame };
+// softmax, the only one that is not elementwise, stays last: tests draw from the values before it.
 enum class Activation { kIdentity, kRelu, kLeakyRelu, kSilu, kGelu, kTanh, kSigmoid, kSoftmax };
 
 // Names as model files spell them ("temporal_conv", "same", "leaky_relu"). `parse_*` returns nothing for a word that
