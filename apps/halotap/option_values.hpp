@@ -15,7 +15,7 @@
 
 namespace halotap::apps {
 
-inline constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 20;
+using pipeline::kMaxChunkFrames;
 inline constexpr std::int64_t kRandomChunkFrames = 64;  // the longest chunk that random:SEED draws
 
 // "64" or "random:7".

@@ -1,10 +1,11 @@
 #include "halotap/pipeline/config.hpp"
+
+#include "halotap/pipeline/pipeline.hpp"
 #include "yaml_reader.hpp"
 
 namespace halotap::pipeline {
 namespace {
 
-constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 20;
 constexpr double kMaxRingCapacityMs = 3600e3;  // an hour
 constexpr std::size_t kMaxSinks = 64;
 

@@ -13,7 +13,6 @@
 namespace halotap::pipeline {
 namespace {
 
-constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxRingSamples = std::int64_t{1} << 32;
 
 void require_range(const char* field, std::int64_t value, std::int64_t most) {

@@ -19,10 +19,10 @@ struct PipelineConfig {
   std::filesystem::path model_file;  // resolved against the pipeline file's folder
   Backend backend = Backend::kAuto;
   Precision precision = Precision::kFp32;
-  std::int64_t chunk_frames = 64;  // frames, 1 to 2^20
-  double ring_capacity_ms = 500;   // milliseconds, > 0
+  std::int64_t chunk_frames = 64;  // frames, 1 to kMaxChunkFrames (pipeline.hpp)
+  double ring_capacity_ms = 500;   // milliseconds, > 0, at most an hour
   OnFull on_full = OnFull::kDropNewest;
-  std::vector<std::string> sink_uris;  // at least one
+  std::vector<std::string> sink_uris;  // 1 to 64
 };
 
 // Reads a pipeline file. `overrides` are `key=value` with dotted keys ("model.backend=cpu", "chunk_frames=8"), applied

@@ -20,16 +20,19 @@ namespace halotap::pipeline {
 //   [any thread]
 // followed by the life-cycle state it needs, if any.
 
+// The longest chunk of a pipeline, in frames. An engine takes longer ones: a whole recording offline.
+inline constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 20;
+
 // How input is cut into chunks. Results do not depend on it.
 struct ChunkSchedule {
-  std::int64_t max_frames = 64;  // fixed chunks of this many frames, or the longest random one; at least 1
+  std::int64_t max_frames = 64;  // fixed chunks of this many frames, or the longest random one; 1 to kMaxChunkFrames
   std::optional<std::uint64_t> seed = std::nullopt;  // set: lengths drawn uniformly from 1 to max_frames
 };
 
 struct PipelineSpec {
   Backend backend = Backend::kAuto;
   Precision precision = Precision::kFp32;
-  std::int64_t streams = 1;  // streams that arrive together, frame by frame
+  std::int64_t streams = 1;  // streams that arrive together, frame by frame, 1 to 2^20
   ChunkSchedule chunks = {};
   std::int64_t ring_capacity_frames = 1024;  // raised to the longest chunk when smaller
 };
@@ -64,6 +67,7 @@ class Pipeline {
   // frames held back for lookahead. Nothing in and nothing out means done; the streams are then as new. [worker]
   Step drain() noexcept HALOTAP_NONBLOCKING;
 
+  // The engine inside, for its constants and counters. [any thread]
   const Engine& engine() const noexcept;
   // A consistent snapshot. [any thread]
   RingCounters ring_counters() const noexcept;
