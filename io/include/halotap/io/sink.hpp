@@ -11,9 +11,9 @@ namespace halotap::io {
 
 // What will be written.
 struct SinkSpec {
-  std::int64_t streams = 1;
-  std::int64_t channels = 0;
-  double rate_hz = 0;
+  std::int64_t streams = 1;                // at least 1
+  std::int64_t channels = 0;               // of each stream, at least 1
+  double rate_hz = 0;                      // frames a second; 0 when not known
   std::int64_t frames = -1;                // a stream's length if known; -1 otherwise
   std::vector<std::string> channel_names;  // empty for none
   Arrangement arrangement = Arrangement::kFramesChannels;

@@ -14,9 +14,9 @@ enum class Arrangement {
 };
 
 struct SourceInfo {
-  std::int64_t streams = 1;
-  std::int64_t channels = 0;
-  double rate_hz = 0;                      // frames a second
+  std::int64_t streams = 1;                // at least 1
+  std::int64_t channels = 0;               // of each stream, at least 1
+  double rate_hz = 0;                      // frames a second; 0 when not known
   std::int64_t frames = -1;                // a stream's length; -1 when not known before the end
   std::vector<std::string> channel_names;  // empty when the source names none
   Arrangement arrangement = Arrangement::kFramesChannels;

@@ -20,6 +20,7 @@ class Stack {
   // (see validate), two share a name, or one's in_channels differs from its predecessor's out_channels. [control]
   explicit Stack(std::vector<Layer> layers);
 
+  // In the order data passes through them; channels of the first's input and the last's output. [any thread]
   const std::vector<Layer>& layers() const { return layers_; }
   std::int64_t in_channels() const { return layers_.front().spec.in_channels; }
   std::int64_t out_channels() const { return layers_.back().spec.out_channels; }

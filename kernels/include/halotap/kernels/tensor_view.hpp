@@ -8,7 +8,7 @@ namespace halotap::kernels {
 
 // Refers to `[channels, frames]` samples without owning them. Both strides are free, so planar memory (a channel's
 // frames side by side) and interleaved memory (a frame's channels side by side) are read and written in place.
-// Strides count samples, not bytes. A plain value: copying it copies the reference.
+// Strides count samples, not bytes. A plain value: copying it copies the reference. [any thread]
 template <typename Sample>
 struct TensorView {
   Sample* data = nullptr;
@@ -17,6 +17,7 @@ struct TensorView {
   std::int64_t channel_stride = 0;
   std::int64_t frame_stride = 0;
 
+  // The sample; both indices inside the view.
   Sample& operator()(std::int64_t channel, std::int64_t frame) const {
     return data[channel * channel_stride + frame * frame_stride];
   }
@@ -34,13 +35,13 @@ struct TensorView {
 using FrameView = TensorView<float>;
 using ConstFrameView = TensorView<const float>;
 
-// A view of dense `[channels, frames]` memory, frames fastest.
+// A view of dense `[channels, frames]` memory, frames fastest. [any thread]
 template <typename Sample>
 TensorView<Sample> planar(Sample* data, std::int64_t channels, std::int64_t frames) {
   return {data, channels, frames, frames, 1};
 }
 
-// A view of dense `[frames, channels]` memory, channels fastest.
+// A view of dense `[frames, channels]` memory, channels fastest. [any thread]
 template <typename Sample>
 TensorView<Sample> interleaved(Sample* data, std::int64_t channels, std::int64_t frames) {
   return {data, channels, frames, 1, channels};

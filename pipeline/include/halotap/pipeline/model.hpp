@@ -13,7 +13,7 @@ namespace halotap::pipeline {
 // A network and what its channels mean. Immutable once loaded; engines share the stack.
 struct Model {
   std::string name;
-  double frame_rate_hz = 0;                  // frames a second the network was made for, > 0
+  double frame_rate_hz = 0;                  // frames a second the network was made for, > 0, at most 1e9
   std::vector<std::string> input_channels;   // names, in order; empty when the file gives none
   std::vector<std::string> output_channels;  // likewise
   std::shared_ptr<const kernels::Stack> stack;
