@@ -66,7 +66,7 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
   };
 
   out << "frames     " << report.frames_in << " in, " << report.frames_out << " out, "
-      << report.ring.frames_dropped_overrun << " dropped, a stream (" << format_number(duration_s) << " s at "
+      << report.ring.frames_dropped_overrun << " dropped in each stream (" << format_number(duration_s) << " s at "
       << format_number(summary.rate_hz, 9) << " Hz)\n";
   out << "streams    " << summary.streams << '\n';
   if (report.frames_in > 0) {

@@ -74,8 +74,8 @@ void print_text(const VerifyOptions& options, const Comparison& comparison, cons
             << ")\n"
             << "max_abs  " << describe(comparison.max_abs()) << " (tolerance " << format_number(tolerances.abs, 6)
             << ")\n"
-            << "over     " << comparison.frames() << " frames, " << info.streams << " streams, " << channels
-            << " channels\n"
+            << "over     streams " << info.streams << ", channels " << channels << ", frames " << comparison.frames()
+            << '\n'
             << "device   " << processed.device << ", " << pipeline::to_string(options.processing.precision) << '\n';
 }
 

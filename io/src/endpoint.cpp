@@ -197,8 +197,8 @@ std::unique_ptr<Source> with_channels(std::unique_ptr<Source> source, const Sour
   }
   const std::int64_t channels = source->info().channels;
   if (request.channels > 0 && channels != request.channels) {
-    throw DataError(address.text() + ": expected " + std::to_string(request.channels) +
-                    " channels, as the model takes, got " + std::to_string(channels) + "; ?channels=... chooses them");
+    throw DataError(address.text() + ": channels: expected " + std::to_string(request.channels) +
+                    ", as the model takes, got " + std::to_string(channels) + "; ?channels=... chooses them");
   }
   return source;
 }

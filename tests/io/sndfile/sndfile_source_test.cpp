@@ -236,7 +236,7 @@ TEST(SndfileSource, MustHaveTheModelsRateAndChannels) {
   expect_error<DataError>([&] { open_source(file, request); }, {file, "16000 Hz", "8000 Hz", "resample=true"});
   request.rate_hz = 8000;
   request.channels = 1;
-  expect_error<DataError>([&] { open_source(file, request); }, {file, "1 channel", "got 2", "channels="});
+  expect_error<DataError>([&] { open_source(file, request); }, {file, "channels: expected 1", "got 2", "channels="});
   EXPECT_EQ(read_all(*open_source(file + "?channels=1", request)), std::vector<float>{0.5F});
 }
 
