@@ -5,7 +5,7 @@
 #include <regex>
 #include <stdexcept>
 
-#include "io/scratch_folder.hpp"
+#include "scratch_folder.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -36,7 +36,7 @@ std::string bytes_of(const std::vector<double>& values) {
 }  // namespace
 
 ArrayFile read_array(const std::filesystem::path& file) {
-  const std::string bytes = io::ScratchFolder::content(file.string());
+  const std::string bytes = test::ScratchFolder::content(file.string());
   if (bytes.size() < kPreambleBytes) throw std::runtime_error(file.string() + ": too short");
   const auto header_bytes =
       static_cast<std::size_t>(static_cast<unsigned char>(bytes[8]) + 256 * static_cast<unsigned char>(bytes[9]));

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <regex>
 
-#include "io/scratch_folder.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -105,7 +105,7 @@ TEST(CommandLine, ControlCharactersOfAFileNameDoNotReachTheTerminal) {
 }
 
 TEST(CommandLine, AMissingBackendIsADeviceFailure) {
-  io::ScratchFolder folder;
+  test::ScratchFolder folder;
   const Outcome outcome =
       run_halotap({"replay", "--model", golden("stack_same", "model.yaml"), "--input", golden("stack_same", "x.npy"),
                    "--output", folder.file("y.npy"), "--backend", "cuda"});

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "io/scratch_folder.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -23,7 +23,7 @@ class Golden : public testing::TestWithParam<std::string> {};
 
 TEST_P(Golden, CaseVerifiesHoweverItIsCut) {
   const std::string& name = GetParam();
-  const auto facts = nlohmann::json::parse(io::ScratchFolder::content(golden(name, "case.json")));
+  const auto facts = nlohmann::json::parse(test::ScratchFolder::content(golden(name, "case.json")));
   const double tolerance = 4 * facts["torch_fp32_rel_l2"].get<double>() + 1e-7;
   const std::vector<std::vector<std::string>> cuts{
       {"--chunk", "1"},        {"--chunk", "7"},        {"--chunk", "64"},

@@ -1,14 +1,14 @@
 #include <gtest/gtest.h>
 
-#include "io/scratch_folder.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace halotap::apps {
 namespace {
 
 TEST(Inspect, TellsReceptiveFieldAndLookaheadOfEveryGoldenCase) {
   for (const auto& folder : std::filesystem::directory_iterator(std::string(HALOTAP_TEST_DATA) + "/golden")) {
-    const auto facts = nlohmann::json::parse(io::ScratchFolder::content(folder.path() / "case.json"));
+    const auto facts = nlohmann::json::parse(test::ScratchFolder::content(folder.path() / "case.json"));
     const Outcome outcome = run_halotap({"inspect", (folder.path() / "model.yaml").string(), "--json"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     const auto shown = outcome.json();

@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "array_file.hpp"
-#include "io/scratch_folder.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -19,14 +19,14 @@ class Replay : public testing::Test {
     return run_halotap(more, surroundings);
   }
 
-  io::ScratchFolder folder_;
+  test::ScratchFolder folder_;
   std::string model_ = golden("stack_same", "model.yaml");
   std::string input_ = golden("stack_same", "x.npy");
 };
 
 TEST_F(Replay, WritesTheSameBytesHoweverItIsCut) {
   ASSERT_EQ(replay({"--output", folder_.file("whole.npy"), "--offline"}).exit_code, 0);
-  const std::string whole = io::ScratchFolder::content(folder_.file("whole.npy"));
+  const std::string whole = test::ScratchFolder::content(folder_.file("whole.npy"));
   const std::vector<std::vector<std::string>> cuts{
       {"--chunk", "1"}, {"--chunk", "7"}, {"--chunk", "1048576"}, {"--chunk", "random:3"}, {"--speed", "100"}};
   for (std::vector<std::string> cut : cuts) {
@@ -34,7 +34,7 @@ TEST_F(Replay, WritesTheSameBytesHoweverItIsCut) {
     cut.insert(cut.end(), {"--output", folder_.file("cut.npy")});
     const Outcome outcome = replay(cut);
     ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_TRUE(io::ScratchFolder::content(folder_.file("cut.npy")) == whole) << name;
+    EXPECT_TRUE(test::ScratchFolder::content(folder_.file("cut.npy")) == whole) << name;
   }
 }
 
@@ -70,7 +70,7 @@ TEST_F(Replay, WritesInTheArrangementOfTheInput) {
 TEST_F(Replay, WritesEveryOutputAskedFor) {
   const Outcome outcome = replay({"--output", folder_.file("a.npy"), "--output", "npy://" + (folder_.file("b"))});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(io::ScratchFolder::content(folder_.file("a.npy")), io::ScratchFolder::content(folder_.file("b")));
+  EXPECT_EQ(test::ScratchFolder::content(folder_.file("a.npy")), test::ScratchFolder::content(folder_.file("b")));
   EXPECT_EQ(folder_.entries(), 2u);
 }
 
@@ -78,7 +78,7 @@ TEST_F(Replay, PrintsItsFiguresAsJson) {
   const Outcome outcome = replay({"--output", folder_.file("y.npy"), "--chunk", "16", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
-  const auto facts = nlohmann::json::parse(io::ScratchFolder::content(golden("stack_same", "case.json")));
+  const auto facts = nlohmann::json::parse(test::ScratchFolder::content(golden("stack_same", "case.json")));
   const auto result = outcome.json();
   EXPECT_EQ(result["frames"], facts["frames"]);
   EXPECT_EQ(result["frames_out"], facts["frames"]);
@@ -114,11 +114,11 @@ TEST_F(Replay, NeverOverwritesWhatItReads) {
   model_ = folder_.file("model.yaml");
   input_ = folder_.file("x.npy");
   for (const std::string name : {"model.yaml", "weights.safetensors", "x.npy", "./x.npy"}) {
-    const std::string before = io::ScratchFolder::content(folder_.file(name));
+    const std::string before = test::ScratchFolder::content(folder_.file(name));
     const Outcome outcome = replay({"--output", "npy://" + (folder_.file(name))});
     EXPECT_EQ(outcome.exit_code, 2) << name;
     EXPECT_NE(outcome.err.find(name), std::string::npos) << outcome.err;
-    EXPECT_EQ(io::ScratchFolder::content(folder_.file(name)), before);
+    EXPECT_EQ(test::ScratchFolder::content(folder_.file(name)), before);
   }
   EXPECT_EQ(replay({"--output", folder_.file("y.npy"), "--output", folder_.file("y.npy")}).exit_code, 2);
   EXPECT_EQ(folder_.entries(), 3u);
@@ -139,7 +139,7 @@ TEST_F(Replay, DrawsThePlotUnderTheNameGiven) {
   const Outcome outcome = replay({"--plot", folder_.file("100 %?.png")});
   if (outcome.err.find("left out of this build") != std::string::npos) GTEST_SKIP() << outcome.err;
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_EQ(io::ScratchFolder::content(folder_.file("100 %?.png")).substr(1, 3), "PNG");
+  EXPECT_EQ(test::ScratchFolder::content(folder_.file("100 %?.png")).substr(1, 3), "PNG");
 }
 
 TEST_F(Replay, KeepsWhatWasComputedWhenInterrupted) {

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "array_file.hpp"
-#include "io/scratch_folder.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -17,7 +17,7 @@ class Run : public testing::Test {
                              "\"}]\n");
   }
 
-  io::ScratchFolder folder_;
+  test::ScratchFolder folder_;
 };
 
 TEST_F(Run, EndsAfterTheDurationAskedFor) {
@@ -34,11 +34,11 @@ TEST_F(Run, EndsAfterTheDurationAskedFor) {
 
 TEST_F(Run, RefusesToOverwriteItsOwnPipelineFile) {
   const std::string file = pipeline_file("npy://" + (folder_.file("pipeline.yaml")));
-  const std::string before = io::ScratchFolder::content(file);
+  const std::string before = test::ScratchFolder::content(file);
   const Outcome outcome = run_halotap({"run", file, "--duration", "1s"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("pipeline.yaml"), std::string::npos) << outcome.err;
-  EXPECT_EQ(io::ScratchFolder::content(file), before);
+  EXPECT_EQ(test::ScratchFolder::content(file), before);
 }
 
 TEST_F(Run, ShowsProgressOnATerminalAndErasesIt) {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "array_file.hpp"
-#include "io/scratch_folder.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -20,7 +20,7 @@ class Verify : public testing::Test {
     return run_halotap(more);
   }
 
-  io::ScratchFolder folder_;
+  test::ScratchFolder folder_;
   std::string input_ = golden("block_same", "x.npy");
   ArrayFile expected_ = read_array(golden("block_same", "y.npy"));  // [streams, channels, frames]
 };

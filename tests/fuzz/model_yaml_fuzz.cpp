@@ -1,17 +1,12 @@
 // Any bytes as a model's YAML file, beside weights that fit the seeds: loaded, or refused with a ModelError.
-#include <stdlib.h>
-
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
-#include <system_error>
 
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "pipeline/safetensors_builder.hpp"
+#include "scratch_folder.hpp"
 
 namespace {
 
@@ -19,30 +14,20 @@ namespace {
 class ModelFolder {
  public:
   ModelFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "halotap_fuzz_XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::abort();
-    path_ = pattern;
-    std::ofstream(path_ / "w.safetensors", std::ios::binary) << halotap::tests::SafetensorsBuilder()
-                                                                    .add("a.dw.weight", {3, 1, 5}, 0.5F)
-                                                                    .add("a.pw.weight", {4, 3, 1}, -0.25F)
-                                                                    .add("b.pw.weight", {2, 4, 1}, 2.0F)
-                                                                    .add("b.pw.bias", {2}, 1.0F)
-                                                                    .bytes();
-  }
-  ~ModelFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    folder_.write("w.safetensors", halotap::test::SafetensorsBuilder()
+                                       .add("a.dw.weight", {3, 1, 5}, 0.5F)
+                                       .add("a.pw.weight", {4, 3, 1}, -0.25F)
+                                       .add("b.pw.weight", {2, 4, 1}, 2.0F)
+                                       .add("b.pw.bias", {2}, 1.0F)
+                                       .bytes());
   }
 
-  std::filesystem::path write_model(const std::uint8_t* data, std::size_t size) const {
-    const std::filesystem::path file = path_ / "m.yaml";
-    std::ofstream(file, std::ios::binary)
-        .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
-    return file;
+  std::string write_model(const std::uint8_t* data, std::size_t size) const {
+    return folder_.write("m.yaml", std::string(data, data + size));
   }
 
  private:
-  std::filesystem::path path_;
+  halotap::test::ScratchFolder folder_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
+using test::ScratchFolder;
 using Names = std::vector<std::string>;
 
 TEST(Endpoint, RefusesUnknownSchemesByListingWhatThereIs) {

@@ -16,6 +16,7 @@ namespace halotap::io {
 namespace {
 
 using pipeline::DataError;
+using test::ScratchFolder;
 
 mode_t mode_of(const std::string& path) {
   struct stat status {};

@@ -1,13 +1,13 @@
 #include <gtest/gtest.h>
 
 #include "halotap/pipeline/config.hpp"
-#include "pipeline/scratch_folder.hpp"
+#include "pipeline/refusal.hpp"
 
 namespace halotap::pipeline {
 namespace {
 
-using tests::refusal;
-using tests::ScratchFolder;
+using test::refusal;
+using test::ScratchFolder;
 
 constexpr const char* kWhole =
     "format: halotap-pipeline/1\n"

@@ -6,8 +6,8 @@
 
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/model.hpp"
+#include "pipeline/refusal.hpp"
 #include "pipeline/safetensors_builder.hpp"
-#include "pipeline/scratch_folder.hpp"
 
 namespace halotap::pipeline {
 namespace {
@@ -15,10 +15,10 @@ namespace {
 using kernels::Activation;
 using kernels::LayerType;
 using kernels::Padding;
-using tests::bytes_of;
-using tests::refusal;
-using tests::SafetensorsBuilder;
-using tests::ScratchFolder;
+using test::bytes_of;
+using test::refusal;
+using test::SafetensorsBuilder;
+using test::ScratchFolder;
 
 // A sound model of two layers, 3 -> 4 -> 2 channels, that a test changes one thing of.
 class ModelFiles {

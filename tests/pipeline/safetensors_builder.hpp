@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace halotap::tests {
+namespace halotap::test {
 
 // A file of the given header and data, with the true header length in front.
 inline std::string safetensors_bytes(const std::string& header, const std::string& data) {
@@ -74,4 +74,4 @@ class SafetensorsBuilder {
   std::vector<Tensor> tensors_;
 };
 
-}  // namespace halotap::tests
+}  // namespace halotap::test

@@ -7,17 +7,17 @@
 #include <limits>
 
 #include "halotap/pipeline/errors.hpp"
+#include "pipeline/refusal.hpp"
 #include "pipeline/safetensors_builder.hpp"
-#include "pipeline/scratch_folder.hpp"
 
 namespace halotap::pipeline {
 namespace {
 
-using tests::bytes_of;
-using tests::refusal;
-using tests::safetensors_bytes;
-using tests::SafetensorsBuilder;
-using tests::ScratchFolder;
+using test::bytes_of;
+using test::refusal;
+using test::safetensors_bytes;
+using test::SafetensorsBuilder;
+using test::ScratchFolder;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 

@@ -3,13 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "halotap/pipeline/errors.hpp"
-#include "pipeline/scratch_folder.hpp"
+#include "pipeline/refusal.hpp"
 
 namespace halotap::pipeline {
 namespace {
 
-using tests::refusal;
-using tests::ScratchFolder;
+using test::refusal;
+using test::ScratchFolder;
 
 enum class Fruit { kApple, kPear, kPlum };
 std::string_view to_string(Fruit fruit) {

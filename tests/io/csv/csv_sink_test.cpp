@@ -18,6 +18,7 @@ namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
+using test::ScratchFolder;
 
 SinkSpec spec_of(std::int64_t channels, std::vector<std::string> names = {}) {
   SinkSpec spec;

@@ -17,6 +17,7 @@ namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
+using test::ScratchFolder;
 using Names = std::vector<std::string>;
 
 // What a file of this content is read as, and its channels' names.

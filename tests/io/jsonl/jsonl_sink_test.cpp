@@ -16,6 +16,7 @@ namespace halotap::io {
 namespace {
 
 using pipeline::DataError;
+using test::ScratchFolder;
 
 std::string written(const SinkSpec& spec, const std::vector<float>& samples) {
   const ScratchFolder folder;

@@ -19,6 +19,7 @@ namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
+using test::ScratchFolder;
 
 SinkSpec spec_of(std::int64_t streams, std::int64_t channels, std::int64_t announced_frames, bool is_3d) {
   SinkSpec spec;

@@ -19,6 +19,7 @@ namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
+using test::ScratchFolder;
 
 std::unique_ptr<Source> open(const std::string& path) { return open_source(path, {}); }
 

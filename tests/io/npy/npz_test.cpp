@@ -19,6 +19,7 @@ namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
+using test::ScratchFolder;
 
 using Members = std::vector<std::pair<std::string, std::string>>;  // name and content
 

@@ -21,6 +21,8 @@
 namespace halotap::io {
 namespace {
 
+using test::ScratchFolder;
+
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 

@@ -22,6 +22,7 @@ namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
+using test::ScratchFolder;
 
 std::unique_ptr<Sink> open(const std::string& file, const SinkSpec& spec) {
   Address address(file);

@@ -22,6 +22,7 @@ namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
+using test::ScratchFolder;
 
 std::string little(std::uint64_t value, int bytes) {
   std::string text;

@@ -1,30 +1,34 @@
 // A folder of a test's own.
 #pragma once
 
-#include <gtest/gtest.h>
-#include <unistd.h>
+#include <stdlib.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 
-namespace halotap::io {
+namespace halotap::test {
 
-// Made empty, gone with the object. Named after the running test and process, so that tests run side by side.
+// Made empty under a name that nobody else has, so that tests run side by side; gone with the object.
 class ScratchFolder {
  public:
   ScratchFolder() {
-    const testing::TestInfo& test = *testing::UnitTest::GetInstance()->current_test_info();
-    path_ = std::filesystem::temp_directory_path() /
-            ("halotap_" + std::string(test.test_suite_name()) + "_" + test.name() + "_" + std::to_string(::getpid()));
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
+    std::string pattern = (std::filesystem::temp_directory_path() / "halotap_test_XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no scratch folder");
+    path_ = pattern;
   }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
 
+  const std::filesystem::path& path() const { return path_; }
   std::string file(const std::string& name) const { return (path_ / name).string(); }
 
   // Writes `content` to a file of that name and gives its path.
@@ -47,4 +51,4 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-}  // namespace halotap::io
+}  // namespace halotap::test
