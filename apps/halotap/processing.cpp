@@ -57,7 +57,11 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
   const std::int64_t frames = recording.frames;
 
   pipeline::Engine engine;
-  engine.prepare(model, {options.backend, options.precision, streams, std::max<std::int64_t>(frames, 1)});
+  engine.prepare(model, {.backend = options.backend,
+                         .precision = options.precision,
+                         .max_streams = streams,
+                         .max_chunk_frames = std::max<std::int64_t>(frames, 1),
+                         .worker_threads = options.worker_threads});
   const std::int64_t in_channels = engine.in_channels();
   const std::int64_t out_channels = engine.out_channels();
   std::vector<float> result(static_cast<std::size_t>(frames * streams * out_channels));
@@ -100,6 +104,7 @@ Processed process_streaming(io::Source& source, const pipeline::Model& model, co
   pipeline_spec.precision = options.precision;
   pipeline_spec.streams = source.info().streams;
   pipeline_spec.chunks = options.chunks;
+  pipeline_spec.worker_threads = options.worker_threads;
   pipeline::Pipeline pipeline(model, pipeline_spec);
   Processed processed;
   processed.report = io::run_session(source, pipeline, sinks, spec);
@@ -121,6 +126,15 @@ void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Pr
       ->group("Engine");
 }
 
+void add_workers_option(CLI::App& app, std::int64_t& worker_threads) {
+  app.add_option("--workers", worker_threads,
+                 "Threads that share the streams of a recording with this one; results do not depend on it")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}))
+      ->capture_default_str()
+      ->type_name("N")
+      ->group("Engine");
+}
+
 void add_processing_options(CLI::App& app, ProcessingOptions& options) {
   app.add_option("--model", options.model_file, "Model file")->required()->type_name("M.yaml");
   app.add_option("--input", options.input, "Recording: a path, or scheme://path?option=value")
@@ -135,6 +149,7 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
       ->excludes(chunk)
       ->group("Engine");
   add_backend_options(app, options.backend, options.precision);
+  add_workers_option(app, options.worker_threads);
 }
 
 std::string describe_schemes() {

@@ -22,11 +22,14 @@ struct ProcessingOptions {
   pipeline::ChunkSchedule chunks;
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
+  std::int64_t worker_threads = 0;
   bool offline = false;  // the whole recording as one chunk, without the ring
 };
 
 // --backend and --precision.
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision);
+// --workers.
+void add_workers_option(CLI::App& app, std::int64_t& worker_threads);
 // --model, --input, --chunk, --offline and the above. `options` must outlive the parsing.
 void add_processing_options(CLI::App& app, ProcessingOptions& options);
 

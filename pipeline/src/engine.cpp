@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "published.hpp"
+#include "worker_pool.hpp"
 
 namespace halotap::pipeline {
 namespace {
 
 constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxWorkerThreads = 256;
 
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
@@ -76,6 +78,7 @@ struct Engine::Impl {
 
   std::shared_ptr<const kernels::Stack> stack;
   std::unique_ptr<kernels::Executor> executor;
+  std::unique_ptr<WorkerPool> workers;  // none: the caller's thread computes
   std::int64_t max_chunk_frames = 0;
   std::vector<Slot> slots;
   std::vector<std::uint32_t> free_slots;   // reserved for all, used as a stack
@@ -107,6 +110,21 @@ struct Engine::Impl {
            std::all_of(fill.frame, fill.frame + stack->in_channels(), [](float x) { return std::isfinite(x); });
   }
 
+  // One entry is not worth waking anybody for.
+  void compute_batch() noexcept {
+    if (!workers || batch.size() < 2) {
+      executor->process(batch, 0);
+      return;
+    }
+    workers->run(
+        batch.size(),
+        [](void* self, std::size_t entry, std::int64_t worker) noexcept {
+          Impl& impl = *static_cast<Impl*>(self);
+          impl.executor->process({&impl.batch[entry], 1}, worker);
+        },
+        this);
+  }
+
   Status check(const StreamChunk& chunk) noexcept {
     Slot* slot = find(chunk.stream);
     if (slot == nullptr) return Status::kUnknownStream;
@@ -134,6 +152,14 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 void Engine::prepare(const Model& model, const EngineSpec& spec) {
   require_range("max_streams", spec.max_streams, kMaxStreams);
   require_range("max_chunk_frames", spec.max_chunk_frames, kMaxChunkFrames);
+  if (spec.worker_threads < 0 || spec.worker_threads > kMaxWorkerThreads) {
+    throw ConfigError("worker_threads: expected 0 to " + std::to_string(kMaxWorkerThreads) + ", got " +
+                      std::to_string(spec.worker_threads));
+  }
+  if (!spec.worker_cpus.empty() && std::ssize(spec.worker_cpus) != spec.worker_threads) {
+    throw ConfigError("worker_cpus: expected none or one a worker thread (" + std::to_string(spec.worker_threads) +
+                      "), got " + std::to_string(spec.worker_cpus.size()));
+  }
   if (spec.backend == Backend::kCuda) {
     throw DeviceError("backend cuda: this version computes on the CPU only; expected auto or cpu");
   }
@@ -145,7 +171,10 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   const auto streams = static_cast<std::size_t>(spec.max_streams);
   try {
     prepared->stack = model.stack;
-    prepared->executor = kernels::make_cpu_executor(model.stack, {spec.max_streams, spec.max_chunk_frames});
+    prepared->executor =
+        kernels::make_cpu_executor(model.stack, {spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1});
+    if (spec.worker_threads > 0)
+      prepared->workers = std::make_unique<WorkerPool>(spec.worker_threads, spec.worker_cpus);
     prepared->max_chunk_frames = spec.max_chunk_frames;
     prepared->slots.resize(streams);
     prepared->batch.reserve(streams);
@@ -155,6 +184,8 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
     throw ConfigError("the state of " + std::to_string(spec.max_streams) + " streams of model '" + model.name +
                       "' (receptive field " + std::to_string(model.stack->receptive_field()) +
                       " frames) does not fit in memory");
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError(error.what());
   }
   for (std::int64_t slot = spec.max_streams - 1; slot >= 0; --slot) {
     prepared->free_slots.push_back(static_cast<std::uint32_t>(slot));
@@ -167,7 +198,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   std::vector<float> result(static_cast<std::size_t>(outputs));
   kernels::SlotChunk chunk{0, kernels::interleaved(frame.data(), inputs, 1),
                            kernels::interleaved(result.data(), outputs, 1), 0};
-  prepared->executor->process({&chunk, 1});
+  prepared->executor->process({&chunk, 1}, 0);
   impl_ = std::move(prepared);
 }
 
@@ -247,7 +278,7 @@ Status Engine::process(std::span<StreamChunk> chunks) noexcept HALOTAP_NONBLOCKI
     impl.batch_entries.push_back(i);
   }
 
-  impl.executor->process(impl.batch);
+  impl.compute_batch();
 
   for (std::size_t i = 0; i < impl.batch.size(); ++i) {
     const kernels::SlotChunk& done = impl.batch[i];

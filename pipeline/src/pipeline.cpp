@@ -48,7 +48,8 @@ struct Pipeline::Impl {
     engine.prepare(model, {.backend = spec.backend,
                            .precision = spec.precision,
                            .max_streams = streams,
-                           .max_chunk_frames = spec.chunks.max_frames});
+                           .max_chunk_frames = spec.chunks.max_frames,
+                           .worker_threads = spec.worker_threads});
     ids.resize(static_cast<std::size_t>(streams));
     for (StreamId& id : ids) open(id);
     chunks.resize(ids.size());

@@ -27,8 +27,8 @@ class Replay : public testing::Test {
 TEST_F(Replay, WritesTheSameBytesHoweverItIsCut) {
   ASSERT_EQ(replay({"--output", folder_.file("whole.npy"), "--offline"}).exit_code, 0);
   const std::string whole = test::ScratchFolder::content(folder_.file("whole.npy"));
-  const std::vector<std::vector<std::string>> cuts{
-      {"--chunk", "1"}, {"--chunk", "7"}, {"--chunk", "1048576"}, {"--chunk", "random:3"}, {"--speed", "100"}};
+  const std::vector<std::vector<std::string>> cuts{{"--chunk", "1"},        {"--chunk", "7"},   {"--chunk", "1048576"},
+                                                   {"--chunk", "random:3"}, {"--speed", "100"}, {"--workers", "2"}};
   for (std::vector<std::string> cut : cuts) {
     const std::string name = cut.back();
     cut.insert(cut.end(), {"--output", folder_.file("cut.npy")});

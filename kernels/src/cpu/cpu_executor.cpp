@@ -20,6 +20,7 @@ namespace {
 // second-level cache and the state does not grow with the chunk.
 constexpr std::int64_t kMaxStepFrames = 96;
 constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxWorkers = 1024;
 constexpr std::int64_t kForever = std::int64_t{1} << 62;  // sums with it stay inside 64 bits
 
 AlignedFloats allocate_zeros(std::int64_t count) {
@@ -94,8 +95,7 @@ class CpuExecutor final : public Executor {
     if (state_floats_ > std::numeric_limits<std::int64_t>::max() / 4 / spec.max_streams) throw std::bad_alloc();
     state_ = allocate_zeros(state_floats_ * spec.max_streams);
     ring_starts_.assign(layers_.size() * streams_.size(), 0);
-    activations_ = allocate_zeros(kTileFrames * widest);
-    for (AlignedFloats& rows : rows_) rows = allocate_zeros(step_frames_ * widest);
+    for (std::int64_t worker = 0; worker < spec.max_workers; ++worker) scratch_.emplace_back(step_frames_, widest);
   }
 
   void reset(std::int64_t slot, const Fill& fill) noexcept HALOTAP_NONBLOCKING override {
@@ -112,20 +112,21 @@ class CpuExecutor final : public Executor {
         stream.hold_first = true;
         break;
       case FillKind::kFrame:
-        hold(slot, ConstFrameView{fill.frame, layers_.front().in_channels, 1, 1, 0});
+        hold(slot, ConstFrameView{fill.frame, layers_.front().in_channels, 1, 1, 0}, scratch_.front());
         break;
     }
   }
 
-  void process(std::span<SlotChunk> chunks) noexcept HALOTAP_NONBLOCKING override {
+  void process(std::span<SlotChunk> chunks, std::int64_t worker) noexcept HALOTAP_NONBLOCKING override {
     const FloatMode mode;
+    Scratch& scratch = scratch_[static_cast<std::size_t>(worker)];
     for (SlotChunk& chunk : chunks) {
       Stream& stream = this->stream(chunk.slot);
-      if (stream.hold_first && chunk.input.frames > 0) hold(chunk.slot, chunk.input.slice(0, 1));
+      if (stream.hold_first && chunk.input.frames > 0) hold(chunk.slot, chunk.input.slice(0, 1), scratch);
       chunk.frames_emitted = 0;
       for (std::int64_t done = 0; done < chunk.input.frames;) {
         const std::int64_t frames = std::min(step_frames_, chunk.input.frames - done);
-        const float* rows = step(chunk.slot, &chunk.input, done, frames, kForever);
+        const float* rows = step(chunk.slot, &chunk.input, done, frames, kForever, scratch);
         const std::int64_t early = std::clamp<std::int64_t>(lookahead_ - stream.received, 0, frames);
         emit(rows, early, frames, chunk.output, chunk.frames_emitted);
         chunk.frames_emitted += frames - early;
@@ -142,7 +143,7 @@ class CpuExecutor final : public Executor {
       const std::int64_t end = stream(slot).received;
       for (std::int64_t done = 0; end > 0 && done < lookahead_;) {
         const std::int64_t frames = std::min(step_frames_, lookahead_ - done);
-        const float* rows = step(slot, nullptr, 0, frames, end);
+        const float* rows = step(slot, nullptr, 0, frames, end, scratch_.front());
         const std::int64_t early = std::clamp<std::int64_t>(lookahead_ - stream(slot).received, 0, frames);
         emit(rows, early, frames, output, emitted);
         emitted += frames - early;
@@ -165,6 +166,16 @@ class CpuExecutor final : public Executor {
     bool hold_first = false;    // the first frame to come will be that frame
   };
 
+  // What a computation needs besides the streams' state; one a worker.
+  struct Scratch {
+    AlignedFloats activations;  // [kTileFrames, widest row]
+    AlignedFloats rows[2];      // [step_frames_, widest row] each
+
+    Scratch(std::int64_t step_frames, std::int64_t widest)
+        : activations(allocate_zeros(kTileFrames * widest)),
+          rows{allocate_zeros(step_frames * widest), allocate_zeros(step_frames * widest)} {}
+  };
+
   Stream& stream(std::int64_t slot) { return streams_[static_cast<std::size_t>(slot)]; }
 
   HistoryRing ring(std::int64_t slot, std::size_t l) {
@@ -176,19 +187,19 @@ class CpuExecutor final : public Executor {
 
   // Where the rows that layer l takes are: its stream's ring behind the halo, or, without a halo, scratch rows that the
   // layers use in turn. One past the last layer: the stack's output.
-  float* input_rows(std::int64_t slot, std::size_t l) {
+  float* input_rows(std::int64_t slot, std::size_t l, Scratch& scratch) {
     if (l < layers_.size() && layers_[l].halo_frames() > 0) {
       return ring(slot, l).window() + layers_[l].halo_frames() * layers_[l].in_stride;
     }
-    return rows_[l % 2].get();
+    return scratch.rows[l % 2].get();
   }
 
   // Runs one step of `frames` frames, taken from `input` (zeros when null: past the end) at frame `first`, and returns
   // the output rows.
   const float* step(std::int64_t slot, const ConstFrameView* input, std::int64_t first, std::int64_t frames,
-                    std::int64_t end) {
+                    std::int64_t end, Scratch& scratch) {
     const std::int64_t begin = stream(slot).held ? -kForever : 0;
-    float* rows = input_rows(slot, 0);
+    float* rows = input_rows(slot, 0, scratch);
     if (input != nullptr) {
       read(*input, first, frames, layers_.front().in_stride, rows);
     } else {
@@ -198,44 +209,46 @@ class CpuExecutor final : public Executor {
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       time -= layers_[l].right_frames;
       const auto row_of = [&](std::int64_t t) { return std::clamp<std::int64_t>(t - time, 0, frames); };
-      run_layer(slot, l, row_of(begin), row_of(end), frames);
+      run_layer(slot, l, row_of(begin), row_of(end), frames, scratch);
       if (layers_[l].halo_frames() > 0) ring(slot, l).advance(frames);
     }
-    return input_rows(slot, layers_.size());
+    return input_rows(slot, layers_.size(), scratch);
   }
 
   // Layer l's output rows for its current window: rows [from, to) computed, the others of `frames` zero.
-  void run_layer(std::int64_t slot, std::size_t l, std::int64_t from, std::int64_t to, std::int64_t frames) {
+  void run_layer(std::int64_t slot, std::size_t l, std::int64_t from, std::int64_t to, std::int64_t frames,
+                 Scratch& scratch) {
     const PackedLayer& layer = layers_[l];
-    const float* window = layer.halo_frames() > 0 ? ring(slot, l).window() : input_rows(slot, l);
-    float* output = input_rows(slot, l + 1);
+    const float* window = layer.halo_frames() > 0 ? ring(slot, l).window() : input_rows(slot, l, scratch);
+    float* output = input_rows(slot, l + 1, scratch);
     std::fill_n(output, from * layer.out_stride, 0.0f);
     for (std::int64_t t = from; t < to; t += kTileFrames) {
-      compute(layer, window + t * layer.in_stride, std::min(kTileFrames, to - t), output + t * layer.out_stride);
+      compute(layer, window + t * layer.in_stride, std::min(kTileFrames, to - t), output + t * layer.out_stride,
+              scratch);
     }
     std::fill_n(output + to * layer.out_stride, (frames - to) * layer.out_stride, 0.0f);
   }
 
   // `frames` (at most kTileFrames) output rows from the window that begins with the first row's halo.
-  void compute(const PackedLayer& layer, const float* window, std::int64_t frames, float* output) {
+  void compute(const PackedLayer& layer, const float* window, std::int64_t frames, float* output, Scratch& scratch) {
     if (layer.type == LayerType::kPointwise) {
       kernels_.pointwise(layer, window, nullptr, frames, output);
       return;
     }
-    kernels_.depthwise(layer, window, frames, activations_.get());
+    kernels_.depthwise(layer, window, frames, scratch.activations.get());
     const float* residual = layer.residual ? window + layer.left_frames * layer.in_stride : nullptr;
-    kernels_.pointwise(layer, activations_.get(), residual, frames, output);
+    kernels_.pointwise(layer, scratch.activations.get(), residual, frames, output);
   }
 
   // Gives the stream an endless past of one frame: each layer's history is its own steady input, found by running the
   // layers once over constant windows. The same kernels in the same order, so the bits are those of a stream that did
   // receive the frame for ever.
-  void hold(std::int64_t slot, const ConstFrameView& frame) {
+  void hold(std::int64_t slot, const ConstFrameView& frame, Scratch& scratch) {
     stream(slot) = Stream{.held = true};
-    read(frame, 0, 1, layers_.front().in_stride, rows_[0].get());
+    read(frame, 0, 1, layers_.front().in_stride, scratch.rows[0].get());
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       const PackedLayer& layer = layers_[l];
-      const float* steady = rows_[l % 2].get();
+      const float* steady = scratch.rows[l % 2].get();
       const float* window = steady;
       if (layer.halo_frames() > 0) {
         HistoryRing history = ring(slot, l);
@@ -243,7 +256,7 @@ class CpuExecutor final : public Executor {
         std::copy_n(steady, layer.in_stride, history.window() + layer.halo_frames() * layer.in_stride);
         window = history.window();
       }
-      compute(layer, window, 1, rows_[(l + 1) % 2].get());
+      compute(layer, window, 1, scratch.rows[(l + 1) % 2].get(), scratch);
     }
   }
 
@@ -275,8 +288,7 @@ class CpuExecutor final : public Executor {
   std::vector<Stream> streams_;
   AlignedFloats state_;                    // [max_streams, state_floats_]
   std::vector<std::int64_t> ring_starts_;  // [max_streams, layers]
-  AlignedFloats activations_;              // [kTileFrames, widest row]
-  AlignedFloats rows_[2];                  // [step_frames_, widest row] each
+  std::vector<Scratch> scratch_;           // [max_workers]
 };
 
 }  // namespace
@@ -289,6 +301,10 @@ std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, 
   }
   if (spec.max_chunk_frames < 1) {
     throw std::invalid_argument("max_chunk_frames: expected at least 1, got " + std::to_string(spec.max_chunk_frames));
+  }
+  if (spec.max_workers < 1 || spec.max_workers > cpu::kMaxWorkers) {
+    throw std::invalid_argument("max_workers: expected 1 to " + std::to_string(cpu::kMaxWorkers) + ", got " +
+                                std::to_string(spec.max_workers));
   }
   return std::make_unique<cpu::CpuExecutor>(*stack, spec);
 }

@@ -30,7 +30,7 @@ std::vector<float> run(Executor& executor, const Stack& stack, std::int64_t slot
   std::int64_t given = 0;
   for (const std::int64_t length : lengths) {
     SlotChunk chunk{slot, in.slice(taken, length), out.slice(given, frames - given), -1};
-    executor.process({&chunk, 1});
+    executor.process({&chunk, 1}, 0);
     taken += length;
     EXPECT_EQ(given + chunk.frames_emitted, std::max<std::int64_t>(0, taken - stack.lookahead_frames()));
     given += chunk.frames_emitted;
@@ -152,7 +152,7 @@ TEST(CpuExecutor, GivesTheSameBitsBesideAnyOtherStreamsInAnySlot) {
                           out.slice(recording.given, recording.frames - recording.given), -1});
       }
       std::shuffle(chunks.begin(), chunks.end(), random);
-      crowd->process(chunks);
+      crowd->process(chunks, 0);
       for (const SlotChunk& chunk : chunks) {
         Recording& recording = playing.at(chunk.slot);
         recording.taken += chunk.input.frames;
@@ -187,7 +187,7 @@ TEST(CpuExecutor, ReadsAndWritesPlanarAndInterleavedMemoryAlike) {
   std::vector<float> output(expected.size());
   const FrameView out = interleaved(output.data(), stack->out_channels(), frames);
   SlotChunk chunk{0, interleaved<const float>(frame_major.data(), stack->in_channels(), frames), out, 0};
-  executor->process({&chunk, 1});
+  executor->process({&chunk, 1}, 0);
   executor->flush(0, out.slice(chunk.frames_emitted, frames - chunk.frames_emitted));
   for (std::int64_t o = 0; o < stack->out_channels(); ++o) {
     for (std::int64_t t = 0; t < frames; ++t) {
@@ -212,7 +212,7 @@ TEST(CpuExecutor, WorksInPlaceOnOnePieceOfMemory) {
   const std::vector<float> expected = run(*executor, *stack, 0, memory, frames, {frames});
   const FrameView view = planar(memory.data(), 6, frames);
   SlotChunk chunk{0, view, view, 0};
-  executor->process({&chunk, 1});
+  executor->process({&chunk, 1}, 0);
   executor->flush(0, view.slice(chunk.frames_emitted, 2));
   EXPECT_TRUE(same_bits(memory, expected));
 }
@@ -257,7 +257,7 @@ TEST(CpuExecutor, LeavesNothingOfAStreamBehindAReset) {
     SlotChunk chunk{0, planar<const float>(poison.data(), stack->in_channels(), draw(random, 1, frames)),
                     planar(output.data(), stack->out_channels(), frames), 0};
     chunk.input.channel_stride = frames;
-    executor->process({&chunk, 1});
+    executor->process({&chunk, 1}, 0);
     executor->reset(0, {});
     EXPECT_TRUE(same_bits(run(*executor, *stack, 0, input, frames, {frames}), expected)) << "seed " << seed;
   }

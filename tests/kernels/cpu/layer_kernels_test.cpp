@@ -25,7 +25,7 @@ std::vector<float> activate(Activation activation, const std::vector<float>& x) 
   const auto executor = make_cpu_executor(std::make_shared<const Stack>(std::vector{layer}), {1, frames});
   std::vector<float> y(x.size());
   SlotChunk chunk{0, planar(x.data(), 1, frames), planar(y.data(), 1, frames), 0};
-  executor->process({&chunk, 1});
+  executor->process({&chunk, 1}, 0);
   return y;
 }
 

@@ -38,7 +38,7 @@ TEST_P(SimdLevel, AgreesWithTheReferenceAndWithItselfInOtherChunks) {
     EXPECT_EQ(executor->description(), std::string("cpu (") + hwy::TargetName(GetParam()) + ")");
     std::vector<float> whole(static_cast<std::size_t>(stack->out_channels() * frames));
     SlotChunk chunk{0, in, planar(whole.data(), stack->out_channels(), frames), 0};
-    executor->process({&chunk, 1});
+    executor->process({&chunk, 1}, 0);
     ASSERT_EQ(chunk.frames_emitted, given);
 
     std::vector<float> pieces(whole.size());
@@ -47,7 +47,7 @@ TEST_P(SimdLevel, AgreesWithTheReferenceAndWithItselfInOtherChunks) {
     for (std::int64_t taken = 0; taken < frames;) {
       const std::int64_t length = std::min(frames - taken, test::draw(random, 1, 17));
       SlotChunk piece{1, in.slice(taken, length), out.slice(done, frames - done), 0};
-      executor->process({&piece, 1});
+      executor->process({&piece, 1}, 0);
       taken += length;
       done += piece.frames_emitted;
     }

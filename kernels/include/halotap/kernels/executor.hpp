@@ -16,6 +16,7 @@ namespace halotap::kernels {
 struct ExecutorSpec {
   std::int64_t max_streams = 1;        // slots, at least 1
   std::int64_t max_chunk_frames = 64;  // longest input of one process call, at least 1
+  std::int64_t max_workers = 1;        // threads that may be inside process at once, at least 1
 };
 
 // What a stream's past holds before its first frame.
@@ -54,8 +55,9 @@ class Executor {
   virtual void reset(std::int64_t slot, const Fill& fill) noexcept HALOTAP_NONBLOCKING = 0;
 
   // Advances every named slot (each at most once) by its input's frames. Input and output of one entry may be the same
-  // memory with the same strides. [worker]
-  virtual void process(std::span<SlotChunk> chunks) noexcept HALOTAP_NONBLOCKING = 0;
+  // memory with the same strides. Threads with different numbers `worker`, 0 to max_workers - 1, may call at once for
+  // different slots. [worker]
+  virtual void process(std::span<SlotChunk> chunks, std::int64_t worker) noexcept HALOTAP_NONBLOCKING = 0;
 
   // Ends the stream: writes its last min(received, lookahead_frames) output frames, as an offline run that ends here
   // gives them, and leaves the slot as reset with zeros. Returns the frames written. [worker]
@@ -70,8 +72,9 @@ class Executor {
 
 // The CPU backend: float32 arithmetic, SIMD level chosen at run time, everything on the caller's thread. While it
 // computes it sets the thread's floating-point mode (round to nearest, denormals are zero, nothing traps) and puts the
-// caller's back. Throws std::invalid_argument for a spec out of range and std::bad_alloc when the state does not fit.
-// [control]
+// caller's back. The environment variable HALOTAP_ISA (AVX3, AVX2, SSE4, ...) forces a SIMD level; levels differ in
+// bits. Throws std::invalid_argument for a spec out of range or a level that is not there, and std::bad_alloc when the
+// state does not fit. [control]
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
 }  // namespace halotap::kernels

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "halotap/kernels/annotations.hpp"
 #include "halotap/kernels/executor.hpp"
@@ -37,6 +38,8 @@ struct EngineSpec {
   Precision precision = Precision::kFp32;
   std::int64_t max_streams = 1;        // 1 to 2^20
   std::int64_t max_chunk_frames = 64;  // frames, 1 to 2^40: longest input of one process entry
+  std::int64_t worker_threads = 0;     // 0 to 256 threads that help process with many entries; 0: the caller's alone
+  std::vector<int> worker_cpus = {};   // the processor each worker thread stays on; empty: wherever the system puts it
 };
 
 // Names one open stream. A closed stream's id is never valid again, whoever holds its slot.
@@ -73,8 +76,8 @@ class Engine {
   Engine& operator=(Engine&&) noexcept;
 
   // Allocates state for all streams, packs the weights and warms up. Streams of an earlier prepare are gone. Throws
-  // ConfigError for a spec out of range, a precision the backend lacks or a state that does not fit in memory, and
-  // DeviceError for a backend that is not there. [control]
+  // ConfigError for a spec out of range, a precision the backend lacks, a state that does not fit in memory or a
+  // processor that no thread may be put on, and DeviceError for a backend that is not there. [control]
   void prepare(const Model& model, const EngineSpec& spec);
 
   // Opens a fresh stream with zeros before its first frame. [worker, prepared]
@@ -85,7 +88,9 @@ class Engine {
   // other than zeros the stream starts as if that frame had been arriving for ever. [worker, prepared]
   Status reset(StreamId stream, const Fill& fill = {}) noexcept HALOTAP_NONBLOCKING;
   // Advances any subset of the streams, each by its own number of frames. An entry that is refused says so in its
-  // status and leaves its stream alone; the others run. Returns the first status that is not kOk. [worker, prepared]
+  // status and leaves its stream alone; the others run. Returns the first status that is not kOk. With worker threads
+  // the entries are shared out among them and the caller, who may have to wake them (a system call) and waits for the
+  // last entry. [worker, prepared]
   Status process(std::span<StreamChunk> chunks) noexcept HALOTAP_NONBLOCKING;
   // Emits the stream's last min(received, lookahead_frames()) frames exactly as an offline run ends, and leaves the
   // stream as reset. [worker, prepared]

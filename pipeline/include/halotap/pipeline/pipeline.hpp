@@ -35,6 +35,7 @@ struct PipelineSpec {
   std::int64_t streams = 1;  // streams that arrive together, frame by frame, 1 to 2^20
   ChunkSchedule chunks = {};
   std::int64_t ring_capacity_frames = 1024;  // raised to the longest chunk when smaller
+  std::int64_t worker_threads = 0;           // as in EngineSpec
 };
 
 // Takes blocks of any size on one side, gives results chunk by chunk on the other.
