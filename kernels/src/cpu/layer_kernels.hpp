@@ -62,7 +62,8 @@ struct LayerKernels {
   void (*pointwise)(const PackedLayer& layer, const float* a, const float* residual, std::int64_t frames, float* y);
 };
 
-// The set for the best SIMD level this processor has. [any thread]
+// The set for the best SIMD level this processor has, or for the one that the environment variable HALOTAP_ISA names;
+// throws std::invalid_argument when that is none of this build's and this processor's. [control]
 const LayerKernels& layer_kernels();
 
 }  // namespace halotap::kernels::cpu

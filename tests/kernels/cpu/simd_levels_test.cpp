@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
-#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <stdexcept>
 
 #include "halotap/kernels/executor.hpp"
 #include "halotap/kernels/reference.hpp"
@@ -12,20 +14,45 @@
 namespace halotap::kernels {
 namespace {
 
-// Every SIMD level of this build that this processor can run, one after the other.
-class SimdLevel : public testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override { choose(GetParam()); }
-  void TearDown() override { choose(0); }
+// Forces a SIMD level for as long as it lives.
+class ForcedLevel {
+ public:
+  explicit ForcedLevel(const char* level) {
+    if (const char* before = std::getenv("HALOTAP_ISA")) before_ = before;
+    setenv("HALOTAP_ISA", level, 1);
+  }
+  ~ForcedLevel() {
+    if (before_) {
+      setenv("HALOTAP_ISA", before_->c_str(), 1);
+    } else {
+      unsetenv("HALOTAP_ISA");
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    }
+  }
 
  private:
-  static void choose(std::int64_t target) {  // 0: the best again
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  std::optional<std::string> before_;
 };
 
+TEST(HalotapIsa, IsRefusedWhenItNamesNoLevelAndSaysWhichThereAre) {
+  test::Random random(1);
+  const auto stack = test::draw_stack(random);
+  const ForcedLevel forced("MMX");
+  try {
+    make_cpu_executor(stack, {1, 1});
+    FAIL() << "MMX was taken";
+  } catch (const std::invalid_argument& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find("HALOTAP_ISA: expected one of "), 0u) << message;
+    EXPECT_NE(message.find(", got 'MMX'"), std::string::npos) << message;
+  }
+}
+
+// Every SIMD level of this build that this processor can run.
+class SimdLevel : public testing::TestWithParam<std::int64_t> {};
+
 TEST_P(SimdLevel, AgreesWithTheReferenceAndWithItselfInOtherChunks) {
+  const ForcedLevel forced(hwy::TargetName(GetParam()));
   for (std::uint64_t seed = 0; seed < 25; ++seed) {
     test::Random random(seed);
     const auto stack = test::draw_stack(random);
