@@ -2,37 +2,16 @@
 #include <hwy/highway.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
-#include <optional>
 #include <stdexcept>
 
+#include "forced_level.hpp"
 #include "halotap/kernels/executor.hpp"
 #include "halotap/kernels/reference.hpp"
 #include "random_stack.hpp"
 
 namespace halotap::kernels {
 namespace {
-
-// Forces a SIMD level for as long as it lives.
-class ForcedLevel {
- public:
-  explicit ForcedLevel(const char* level) {
-    if (const char* before = std::getenv("HALOTAP_ISA")) before_ = before;
-    setenv("HALOTAP_ISA", level, 1);
-  }
-  ~ForcedLevel() {
-    if (before_) {
-      setenv("HALOTAP_ISA", before_->c_str(), 1);
-    } else {
-      unsetenv("HALOTAP_ISA");
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    }
-  }
-
- private:
-  std::optional<std::string> before_;
-};
 
 TEST(HalotapIsa, IsRefusedWhenItNamesNoLevelAndSaysWhichThereAre) {
   test::Random random(1);
