@@ -1,6 +1,7 @@
 #include "bench.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/latency.hpp"
 #include "halotap/pipeline/model.hpp"
+#include "halotap/pipeline/roofline.hpp"
 #include "message.hpp"
 #include "option_values.hpp"
 #include "processing.hpp"
@@ -30,8 +32,10 @@ using nlohmann::ordered_json;
 constexpr std::uint64_t kSeed = 1;
 // 2^28 numbers: 2 GiB of weights in double, 1 GiB of input and output.
 constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 28;
+constexpr std::chrono::milliseconds kRooflineTime{100};  // before the timed calls, and again after them
 
 struct BenchOptions {
+  std::string model_file;  // stack only; not empty: instead of a random model of the shape below
   std::int64_t layers = 8;
   std::int64_t channels = 128;
   std::int64_t out_channels = 0;  // block only; 0: as channels
@@ -54,8 +58,32 @@ std::vector<Sample> random_samples(std::int64_t count, double deviation, std::mt
   return samples;
 }
 
+// Bytes of the weights as the engine reads them: float32, batch norm folded, every layer with its biases, no padding.
+std::int64_t weight_bytes(const kernels::Stack& stack) {
+  std::int64_t numbers = 0;
+  for (const kernels::Layer& layer : stack.layers()) {
+    const kernels::LayerSpec& spec = layer.spec;
+    numbers += (spec.in_channels + 1) * spec.out_channels;
+    if (spec.type == kernels::LayerType::kTemporalConv) numbers += (spec.kernel_size + 1) * spec.in_channels;
+  }
+  return numbers * static_cast<std::int64_t>(sizeof(float));
+}
+
+void require_at_most(double count, const std::string& what) {
+  if (count <= static_cast<double>(kMaxNumbers)) return;
+  throw pipeline::ConfigError("bench: " + what + ": expected at most " + std::to_string(kMaxNumbers) + ", got " +
+                              format_number(count, 12));
+}
+
+void require_reasonable_weights(const BenchOptions& options) {
+  require_at_most(static_cast<double>(options.layers) * static_cast<double>(options.channels) *
+                      static_cast<double>(options.kernel_size + options.out_channels),
+                  "weights");
+}
+
 // Causal SiLU layers whose weights keep the signal's size through the stack: 1/sqrt(fan-in), with biases.
 pipeline::Model random_model(const BenchOptions& options, std::mt19937_64& random) {
+  require_reasonable_weights(options);
   std::vector<kernels::Layer> layers;
   for (std::int64_t i = 0; i < options.layers; ++i) {
     const std::int64_t in = options.channels;
@@ -129,26 +157,18 @@ double measure_noise_us() {
   return microseconds(longest);
 }
 
-void require_reasonable_size(const BenchOptions& options) {
-  const double weights = static_cast<double>(options.layers) * static_cast<double>(options.channels) *
-                         static_cast<double>(options.kernel_size + options.out_channels);
-  const double samples = static_cast<double>(options.streams) * static_cast<double>(options.chunk_frames) *
-                         static_cast<double>(options.channels + options.out_channels);
-  for (const auto& [what, count] : {std::pair("weights", weights), std::pair("input and output samples", samples)}) {
-    if (count > static_cast<double>(kMaxNumbers)) {
-      throw pipeline::ConfigError("bench: " + std::string(what) + ": expected at most " + std::to_string(kMaxNumbers) +
-                                  ", got " + format_number(count, 12));
-    }
-  }
+void require_reasonable_samples(const BenchOptions& options, const kernels::Stack& stack) {
+  require_at_most(static_cast<double>(options.streams) * static_cast<double>(options.chunk_frames) *
+                      static_cast<double>(stack.in_channels() + stack.out_channels()),
+                  "input and output samples");
 }
 
-// Measures and adds the figures to `json`, which holds the arguments already.
-void measure(const BenchOptions& options, ordered_json& json) {
-  require_reasonable_size(options);
-  std::mt19937_64 random(kSeed);
-  const pipeline::Model model = random_model(options, random);
-  const std::int64_t in_samples = options.channels * options.chunk_frames;
-  const std::int64_t out_samples = options.out_channels * options.chunk_frames;
+// Measures `model` and adds the figures to `json`, which holds the arguments already.
+void measure(const BenchOptions& options, const pipeline::Model& model, std::mt19937_64& random, ordered_json& json) {
+  const kernels::Stack& stack = *model.stack;
+  require_reasonable_samples(options, stack);
+  const std::int64_t in_samples = stack.in_channels() * options.chunk_frames;
+  const std::int64_t out_samples = stack.out_channels() * options.chunk_frames;
   const std::vector<float> input = random_samples<float>(options.streams * in_samples, 1, random);
   std::vector<float> output(static_cast<std::size_t>(options.streams * out_samples));
 
@@ -159,20 +179,25 @@ void measure(const BenchOptions& options, ordered_json& json) {
   for (std::int64_t s = 0; s < options.streams && status == pipeline::Status::kOk; ++s) {
     pipeline::StreamChunk& chunk = chunks[static_cast<std::size_t>(s)];
     status = engine.open(chunk.stream);
-    chunk.input = kernels::planar(input.data() + s * in_samples, options.channels, options.chunk_frames);
-    chunk.output = kernels::planar(output.data() + s * out_samples, options.out_channels, options.chunk_frames);
+    chunk.input = kernels::planar(input.data() + s * in_samples, stack.in_channels(), options.chunk_frames);
+    chunk.output = kernels::planar(output.data() + s * out_samples, stack.out_channels(), options.chunk_frames);
   }
   const auto process = [&engine, &chunks, &status] {
     const pipeline::Status outcome = engine.process(chunks);
     if (outcome != pipeline::Status::kOk) status = outcome;
   };
+  const pipeline::Roofline before = pipeline::measure_roofline(kRooflineTime);
   time_calls(options.seconds / 10, 3, process);  // caches, branch predictors and the clock rate settle
   const pipeline::LatencyHistogram times = time_calls(options.seconds, 10, process);
   if (status != pipeline::Status::kOk) {
     throw pipeline::Error("bench: the engine refused a call: " + std::string(pipeline::to_string(status)));
   }
+  const pipeline::Roofline after = pipeline::measure_roofline(kRooflineTime);
 
-  const std::int64_t macs = model.stack->macs_per_frame() * options.chunk_frames * options.streams;
+  const std::int64_t macs = stack.macs_per_frame() * options.chunk_frames * options.streams;
+  const std::int64_t sample_bytes =
+      static_cast<std::int64_t>(sizeof(float)) * options.streams * (in_samples + out_samples);
+  const std::int64_t bytes = weight_bytes(stack) + sample_bytes;
   const double p50_us = microseconds(times.quantile(0.5));
   json["calls"] = times.count();
   json["p50_us"] = p50_us;
@@ -180,9 +205,18 @@ void measure(const BenchOptions& options, ordered_json& json) {
   json["p999_us"] = microseconds(times.quantile(0.999));
   json["max_us"] = microseconds(times.max());
   json["macs"] = macs;
-  json["gflops"] = 2 * static_cast<double>(macs) / (p50_us * 1e3);
-  json["copy_us"] =
-      measure_copy_us(static_cast<std::int64_t>(sizeof(float)) * options.streams * (in_samples + out_samples), random);
+  const double gflops = 2 * static_cast<double>(macs) / (p50_us * 1e3);
+  const double peak_gflops = std::max(before.gflops, after.gflops);
+  json["gflops"] = gflops;
+  json["peak_gflops"] = peak_gflops;
+  json["peak_fraction"] = gflops / peak_gflops;
+  const double gbytes_per_s = static_cast<double>(bytes) / (p50_us * 1e3);
+  const double l2_gbytes_per_s = std::max(before.l2_gbytes_per_s, after.l2_gbytes_per_s);
+  json["bytes"] = bytes;
+  json["gbytes_per_s"] = gbytes_per_s;
+  json["l2_gbytes_per_s"] = l2_gbytes_per_s;
+  json["bytes_fraction"] = gbytes_per_s / l2_gbytes_per_s;
+  json["copy_us"] = measure_copy_us(sample_bytes, random);
   json["noise_max_us"] = measure_noise_us();
   json["device"] = engine.device();
   json["compiler"] = kCompiler;
@@ -198,7 +232,7 @@ void print(const ordered_json& json, bool as_json) {
     const std::string text = value.is_number_float() ? format_number(value.get<double>())
                              : value.is_string()     ? value.get<std::string>()
                                                      : value.dump();
-    std::cout << key << std::string(key.size() < 14 ? 14 - key.size() : 1, ' ') << text << '\n';
+    std::cout << key << std::string(key.size() < 17 ? 17 - key.size() : 1, ' ') << text << '\n';
   }
 }
 
@@ -213,30 +247,41 @@ ExitCode bench_block(BenchOptions options) {
   json["dilation"] = options.dilations.front();
   json["frames"] = options.chunk_frames;
   json["precision"] = pipeline::to_string(options.precision);
-  measure(options, json);
+  std::mt19937_64 random(kSeed);
+  measure(options, random_model(options, random), random, json);
   print(json, options.json);
   return ExitCode::kDone;
 }
 
 ExitCode bench_stack(BenchOptions options) {
   options.out_channels = options.channels;
+  std::mt19937_64 random(kSeed);
+  const bool from_file = !options.model_file.empty();
+  const pipeline::Model model = from_file ? pipeline::load_model(options.model_file) : random_model(options, random);
   ordered_json json;
   json["bench"] = "stack";
-  json["layers"] = options.layers;
-  json["channels"] = options.channels;
-  json["kernel"] = options.kernel_size;
-  json["dilations"] = options.dilations;
+  if (from_file) {
+    json["model"] = options.model_file;
+    json["layers"] = model.stack->layers().size();
+    json["channels"] = model.stack->in_channels();
+    json["out_channels"] = model.stack->out_channels();
+  } else {
+    json["layers"] = options.layers;
+    json["channels"] = options.channels;
+    json["kernel"] = options.kernel_size;
+    json["dilations"] = options.dilations;
+  }
   json["chunk"] = options.chunk_frames;
   json["streams"] = options.streams;
   json["precision"] = pipeline::to_string(options.precision);
-  measure(options, json);
+  measure(options, model, random, json);
   print(json, options.json);
   return ExitCode::kDone;
 }
 
-void add_count(CLI::App& app, const std::string& name, std::int64_t& count, std::int64_t most,
-               const std::string& help) {
-  app.add_option(name, count, help)
+CLI::Option* add_count(CLI::App& app, const std::string& name, std::int64_t& count, std::int64_t most,
+                       const std::string& help) {
+  return app.add_option(name, count, help)
       ->check(CLI::Range(std::int64_t{1}, most).description(""))
       ->type_name("N")
       ->capture_default_str()
@@ -254,13 +299,18 @@ void add_measuring_options(CLI::App& app, BenchOptions& options) {
 
 constexpr const char* kFigures =
     "Times are those of one call of the engine; p50_us is the median. macs: multiply-accumulates a call; gflops:\n"
-    "2 macs / p50_us. copy_us: median time of copying as many bytes as the call reads and writes. noise_max_us: the\n"
-    "longest time this machine kept an idle loop from running. Weights and input are random, from a fixed seed.\n\n";
+    "2 macs / p50_us; peak_gflops: what a loop of multiply-adds reaches on this core in the same run. bytes: weights,\n"
+    "input and output, each once; gbytes_per_s: bytes / p50_us; l2_gbytes_per_s: what a loop reaches that reads 512 "
+    "KiB\n"
+    "again and again. copy_us: median time of copying as many bytes as the call reads and writes. noise_max_us: the\n"
+    "longest time this machine kept an idle loop from running. Input is random, from a fixed seed, and so are the "
+    "weights\n"
+    "of a model that is not from a file.\n\n";
 
 }  // namespace
 
 void add_bench(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("bench", "Measure the engine on a model of random weights");
+  CLI::App* command = app.add_subcommand("bench", "Measure the engine, on random weights or a model file");
   command->require_subcommand(1);
   command->footer(std::string(kFigures) +
                   "Examples:\n"
@@ -292,19 +342,29 @@ void add_bench(CLI::App& app, Command& chosen) {
   const auto stack = std::make_shared<BenchOptions>();
   stack->dilations = {1, 2, 4, 8};
   CLI::App* stack_command = command->add_subcommand("stack", "A stack of layers, streaming chunk after chunk");
-  add_count(*stack_command, "--layers", stack->layers, kernels::kMaxLayers, "Layers");
-  add_count(*stack_command, "--channels", stack->channels, kernels::kMaxChannels, "Channels of every layer");
-  add_count(*stack_command, "--kernel", stack->kernel_size, kernels::kMaxKernelSize, "Taps");
-  add_value(*stack_command, "--dilations", stack->dilations, parse_dilations, "N,N,...",
-            "whole numbers above 0 with commas between", "Frames between taps, a layer each, repeated from the front")
-      ->default_str("1,2,4,8")
+  CLI::Option* layers = add_count(*stack_command, "--layers", stack->layers, kernels::kMaxLayers, "Layers");
+  CLI::Option* channels =
+      add_count(*stack_command, "--channels", stack->channels, kernels::kMaxChannels, "Channels of every layer");
+  CLI::Option* kernel = add_count(*stack_command, "--kernel", stack->kernel_size, kernels::kMaxKernelSize, "Taps");
+  CLI::Option* dilations = add_value(*stack_command, "--dilations", stack->dilations, parse_dilations, "N,N,...",
+                                     "whole numbers above 0 with commas between",
+                                     "Frames between taps, a layer each, repeated from the front")
+                               ->default_str("1,2,4,8")
+                               ->group("Shape");
+  stack_command->add_option("--model", stack->model_file, "Model file, instead of a stack of random weights")
+      ->type_name("M.yaml")
+      ->excludes(layers)
+      ->excludes(channels)
+      ->excludes(kernel)
+      ->excludes(dilations)
       ->group("Shape");
   add_count(*stack_command, "--chunk", stack->chunk_frames, kMaxChunkFrames, "Frames a chunk");
   add_count(*stack_command, "--streams", stack->streams, std::int64_t{1} << 20, "Streams in one call");
   add_measuring_options(*stack_command, *stack);
   stack_command->footer(std::string(kFigures) +
                         "Example:\n"
-                        "  halotap bench stack --layers 8 --channels 128 --kernel 5 --chunk 64 --backend cpu --json");
+                        "  halotap bench stack --layers 8 --channels 128 --kernel 5 --chunk 64 --backend cpu --json\n"
+                        "  halotap bench stack --model configs/cochlea/model.yaml --chunk 480");
   stack_command->callback([stack, &chosen] { chosen = [stack] { return bench_stack(*stack); }; });
 }
 

@@ -1,4 +1,4 @@
-// `halotap bench block` and `halotap bench stack`: measure the engine on a model of random weights.
+// `halotap bench block` and `halotap bench stack`: measure the engine on random weights or a model file.
 #pragma once
 
 #include "command.hpp"

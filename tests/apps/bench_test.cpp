@@ -6,7 +6,8 @@ namespace halotap::apps {
 namespace {
 
 void expect_figures(const nlohmann::json& result) {
-  for (const char* figure : {"p50_us", "p99_us", "p999_us", "max_us", "gflops", "copy_us", "noise_max_us"}) {
+  for (const char* figure : {"p50_us", "p99_us", "p999_us", "max_us", "gflops", "peak_gflops", "peak_fraction",
+                             "gbytes_per_s", "l2_gbytes_per_s", "bytes_fraction", "copy_us", "noise_max_us"}) {
     ASSERT_TRUE(result.contains(figure)) << figure;
     EXPECT_GT(result[figure].get<double>(), 0) << figure;
   }
@@ -16,6 +17,13 @@ void expect_figures(const nlohmann::json& result) {
   // 2 operations a multiply-accumulate; microseconds to giga.
   EXPECT_NEAR(result["gflops"].get<double>(), 2 * result["macs"].get<double>() / result["p50_us"].get<double>() / 1e3,
               1e-9 * result["gflops"].get<double>());
+  EXPECT_NEAR(result["peak_fraction"].get<double>(),
+              result["gflops"].get<double>() / result["peak_gflops"].get<double>(), 1e-9);
+  EXPECT_NEAR(result["gbytes_per_s"].get<double>(),
+              result["bytes"].get<double>() / result["p50_us"].get<double>() / 1e3,
+              1e-9 * result["gbytes_per_s"].get<double>());
+  EXPECT_NEAR(result["bytes_fraction"].get<double>(),
+              result["gbytes_per_s"].get<double>() / result["l2_gbytes_per_s"].get<double>(), 1e-9);
 }
 
 TEST(Bench, MeasuresAStack) {
@@ -26,6 +34,8 @@ TEST(Bench, MeasuresAStack) {
   const auto result = outcome.json();
   expect_figures(result);
   EXPECT_EQ(result["macs"], 3 * (16 * 3 + 16 * 16) * 8 * 2);
+  // Weights and biases of three layers, then input and output of two streams.
+  EXPECT_EQ(result["bytes"], 4 * (3 * (16 * 4 + 16 * 17) + 2 * 8 * (16 + 16)));
   EXPECT_EQ(result["dilations"], (nlohmann::json{1, 2, 4, 8}));
 }
 
@@ -36,12 +46,47 @@ TEST(Bench, MeasuresABlock) {
   const auto result = outcome.json();
   expect_figures(result);
   EXPECT_EQ(result["macs"], (8 * 5 + 8 * 4) * 100 * 2);
+  EXPECT_EQ(result["bytes"], 4 * (8 * 6 + 4 * 9 + 2 * 100 * (8 + 4)));
+}
+
+TEST(Bench, MeasuresAModelFromAFile) {
+  const std::string model = golden("wide_in", "model.yaml");
+  const Outcome shape = run_halotap({"inspect", model, "--json"});
+  const Outcome outcome =
+      run_halotap({"bench", "stack", "--model", model, "--chunk", "4", "--seconds", "0.05", "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto result = outcome.json();
+  expect_figures(result);
+  EXPECT_EQ(result["model"], model);
+  EXPECT_EQ(result["layers"], shape.json()["layers"].size());
+  EXPECT_EQ(result["channels"], shape.json()["in_channels"]);
+  EXPECT_EQ(result["out_channels"], shape.json()["out_channels"]);
+  EXPECT_EQ(result["macs"], shape.json()["macs_per_frame"].get<std::int64_t>() * 4);
+}
+
+TEST(Bench, CountsTheBytesOfAPointwiseLayerWithoutTaps) {
+  const std::string model = std::string(HALOTAP_SOURCE_DIR) + "/configs/cochlea/model.yaml";
+  const Outcome outcome =
+      run_halotap({"bench", "stack", "--model", model, "--chunk", "10", "--seconds", "0.05", "--json"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const std::int64_t mix = 32 * 33;
+  const std::int64_t numbers = (92 + 2) + 32 * 2 + (32 * 514 + mix) + (32 * 8 + mix) + (32 * 66 + mix);
+  EXPECT_EQ(outcome.json()["bytes"], 4 * (numbers + 10 * (1 + 32)));
+}
+
+TEST(Bench, SaysWhichFileItCannotRead) {
+  const Outcome outcome = run_halotap({"bench", "stack", "--model", "none.yaml"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("none.yaml"), std::string::npos) << outcome.err;
 }
 
 TEST(Bench, RefusesWhatNoMachineHolds) {
   const Outcome outcome = run_halotap({"bench", "block", "--batch", "1000000", "--frames", "1000000"});
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("input and output samples: expected at most"), std::string::npos) << outcome.err;
+  const Outcome heavy = run_halotap({"bench", "stack", "--layers", "4096", "--channels", "16384"});
+  EXPECT_EQ(heavy.exit_code, 2);
+  EXPECT_NE(heavy.err.find("weights: expected at most"), std::string::npos) << heavy.err;
 }
 
 }  // namespace
