@@ -11,13 +11,14 @@ configure = @cmake --preset $(1) >/dev/null
 build = @cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build demo test bench sanitize fuzz format lint clean
+.PHONY: help packages build demo test bench bench-peers sanitize fuzz format lint clean
 
 help:
 	@echo "make demo      replay a recording of speech through the cochlea model: figures and a picture in out/"
 	@echo "make test      build, then run every test"
 	@echo "make build     build the command line: build/bin/halotap"
 	@echo "make bench     measure one block and a stack of eight on this machine"
+	@echo "make bench-peers  the same nets in halotap, ONNX Runtime and PyTorch, in turn (fetches 3 GB into build-peers/)"
 	@echo "make sanitize  build and test under asan with ubsan, tsan and rtsan"
 	@echo "make fuzz      fuzz every reader for FUZZ_SECONDS (60) each"
 	@echo "make format    format the sources in place"
@@ -49,6 +50,12 @@ bench: build
 	@build/bin/halotap bench block
 	@build/bin/halotap bench stack --layers 8 --channels 128 --kernel 5 --chunk 1
 	@build/bin/halotap bench stack --layers 8 --channels 128 --kernel 5 --chunk 64
+
+bench-peers: build
+	@scripts/install-packages.sh peers
+	@test -x build-peers/bin/python || python3 -m venv build-peers
+	@build-peers/bin/python -m pip install --quiet --requirement bench/requirements.txt
+	@build-peers/bin/python bench/peers_cpu.py
 
 sanitize:
 	@scripts/install-packages.sh build sanitizers
