@@ -52,6 +52,12 @@ nlohmann::json Outcome::json() const {
   return parsed.is_object() ? parsed : nlohmann::json::object();
 }
 
+bool has_terminals() {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal >= 0) close(terminal);
+  return terminal >= 0;
+}
+
 Outcome run_halotap(const std::vector<std::string>& arguments, const Surroundings& surroundings) {
   const File out = temporary_file();
   const File err = temporary_file();

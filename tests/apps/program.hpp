@@ -28,6 +28,9 @@ struct Surroundings {
   std::function<void(pid_t)> meanwhile;                  // called with the process while it runs
 };
 
+// Whether the system lends pseudo-terminals: a container or a chroot without /dev/pts does not.
+bool has_terminals();
+
 Outcome run_halotap(const std::vector<std::string>& arguments, const Surroundings& surroundings = {});
 
 // A file of a golden case: golden("stack_same", "x.npy").
