@@ -11,11 +11,12 @@ configure = @cmake --preset $(1) >/dev/null
 build = @cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build demo test bench bench-peers sanitize fuzz format lint clean
+.PHONY: help packages build demo test test-levels bench bench-peers sanitize fuzz format lint clean
 
 help:
 	@echo "make demo      replay a recording of speech through the cochlea model: figures and a picture in out/"
 	@echo "make test      build, then run every test"
+	@echo "make test-levels  the tests again at every SIMD level of this processor"
 	@echo "make build     build the command line: build/bin/halotap"
 	@echo "make bench     measure one block and a stack of eight on this machine"
 	@echo "make bench-peers  the same nets in halotap, ONNX Runtime and PyTorch, in turn (fetches 3 GB into build-peers/)"
@@ -45,6 +46,12 @@ test:
 	$(call configure,release)
 	$(call build,release)
 	@ctest --preset release --parallel $(JOBS)
+
+test-levels:
+	@scripts/install-packages.sh build
+	$(call configure,release)
+	$(call build,release)
+	@scripts/test-simd-levels.sh --parallel $(JOBS)
 
 bench: build
 	@build/bin/halotap bench block

@@ -1,13 +1,13 @@
 #include "cpu/layer_kernels.hpp"
 
-#include <strings.h>
-
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/layer_kernels.cpp"
@@ -401,6 +401,16 @@ namespace halotap::kernels::cpu {
 
 HWY_EXPORT(make_kernels);
 
+namespace {
+
+// Letter case aside.
+bool same_word(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::toupper(x) == std::toupper(y); });
+}
+
+}  // namespace
+
 const LayerKernels& layer_kernels() {
   const char* wanted = std::getenv("HALOTAP_ISA");
   if (wanted != nullptr && *wanted != '\0') {
@@ -408,7 +418,7 @@ const LayerKernels& layer_kernels() {
     bool found = false;
     for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
       levels += (levels.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
-      if (strcasecmp(wanted, hwy::TargetName(target)) != 0) continue;
+      if (!same_word(wanted, hwy::TargetName(target))) continue;
       hwy::GetChosenTarget().Update(target);
       found = true;
     }
