@@ -112,8 +112,8 @@ std::string text_of(double number) {
   return {room.data(), std::to_chars(room.data(), room.data() + room.size(), number).ptr};
 }
 
-template <class Open, std::size_t count>
-std::vector<std::string> schemes_in(const std::array<Endpoint<Open>, count>& endpoints) {
+template <class Open, std::size_t kCount>
+std::vector<std::string> schemes_in(const std::array<Endpoint<Open>, kCount>& endpoints) {
   std::vector<std::string> schemes;
   for (const Endpoint<Open>& endpoint : endpoints) {
     if (endpoint.open) schemes.emplace_back(endpoint.scheme);
@@ -122,8 +122,8 @@ std::vector<std::string> schemes_in(const std::array<Endpoint<Open>, count>& end
 }
 
 // The endpoint of an address, ready to be opened. `role` is "source" or "sink".
-template <class Open, std::size_t count>
-const Endpoint<Open>& find(const std::array<Endpoint<Open>, count>& endpoints, const Address& address,
+template <class Open, std::size_t kCount>
+const Endpoint<Open>& find(const std::array<Endpoint<Open>, kCount>& endpoints, const Address& address,
                            const std::string& role) {
   const auto found = std::find_if(endpoints.begin(), endpoints.end(),
                                   [&](const Endpoint<Open>& endpoint) { return endpoint.scheme == address.scheme(); });

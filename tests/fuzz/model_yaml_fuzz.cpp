@@ -33,9 +33,9 @@ class ModelFolder {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const ModelFolder folder;
+  static const ModelFolder kFolder;
   try {
-    halotap::pipeline::load_model(folder.write_model(data, size));
+    halotap::pipeline::load_model(kFolder.write_model(data, size));
   } catch (const halotap::pipeline::ModelError&) {
   }
   return 0;
