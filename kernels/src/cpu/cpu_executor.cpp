@@ -19,6 +19,7 @@ namespace {
 // A chunk goes through the whole stack in steps of at most this many frames, so that a step's activations stay in the
 // second-level cache and the state does not grow with the chunk.
 constexpr std::int64_t kMaxStepFrames = 96;
+constexpr std::int64_t kBlockChannels = 8;
 constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxWorkers = 1024;
 constexpr std::int64_t kForever = std::int64_t{1} << 62;  // sums with it stay inside 64 bits
@@ -260,22 +261,36 @@ class CpuExecutor final : public Executor {
     }
   }
 
+  // Calls copy(channel, frame) for all of them in blocks of a cache line of frames by few channels. A planar view's
+  // channels often lie a power of two apart and fall into one set of the cache: with more of them at a time than the
+  // set has ways (8 or more), every line would be lost before its next frame is wanted.
+  template <typename Copy>
+  static void copy_blocks(std::int64_t channels, std::int64_t frames, const Copy& copy) {
+    for (std::int64_t c = 0; c < channels; c += kBlockChannels) {
+      const std::int64_t c_end = std::min(c + kBlockChannels, channels);
+      for (std::int64_t t = 0; t < frames; t += kRowFloats) {
+        const std::int64_t t_end = std::min(t + kRowFloats, frames);
+        for (std::int64_t frame = t; frame < t_end; ++frame) {
+          for (std::int64_t channel = c; channel < c_end; ++channel) copy(channel, frame);
+        }
+      }
+    }
+  }
+
   // Copies frames out of a caller's view into rows.
   static void read(const ConstFrameView& input, std::int64_t first, std::int64_t frames, std::int64_t stride,
                    float* rows) {
     assert(input.channels <= stride);
-    for (std::int64_t t = 0; t < frames; ++t, rows += stride) {
-      for (std::int64_t c = 0; c < input.channels; ++c) rows[c] = input(c, first + t);
-    }
+    copy_blocks(input.channels, frames,
+                [&](std::int64_t c, std::int64_t t) { rows[t * stride + c] = input(c, first + t); });
   }
 
   // Copies rows [from, to) into a caller's view, from its frame `first` on.
   void emit(const float* rows, std::int64_t from, std::int64_t to, const FrameView& output, std::int64_t first) const {
     assert(from >= to || first + to - from <= output.frames);
     const std::int64_t stride = layers_.back().out_stride;
-    for (std::int64_t t = from; t < to; ++t) {
-      for (std::int64_t o = 0; o < output.channels; ++o) output(o, first + t - from) = rows[t * stride + o];
-    }
+    copy_blocks(output.channels, to - from,
+                [&](std::int64_t o, std::int64_t t) { output(o, first + t) = rows[(from + t) * stride + o]; });
   }
 
   const LayerKernels& kernels_;
