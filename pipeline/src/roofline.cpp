@@ -17,7 +17,7 @@ namespace {
 // Tens of microseconds a run: long beside the clock's own 50 ns, short beside the time between two interruptions.
 constexpr std::int64_t kRounds = 10000;
 constexpr std::int64_t kPasses = 8;
-constexpr std::size_t kFloats = 512 * 1024 / sizeof(float);
+constexpr std::size_t kFloats = std::size_t{512} * 1024 / sizeof(float);
 constexpr std::size_t kLineBytes = 64;  // a load that crosses a cache line counts as two
 constexpr int kLeastRuns = 5;
 
