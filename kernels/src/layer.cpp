@@ -2,6 +2,7 @@
 
 #include <Eigen/Core>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -45,6 +46,12 @@ auto value_of(const Names& names, std::string_view word) -> std::optional<declty
   throw std::invalid_argument(what + ": expected " + expected + ", got " + got);
 }
 
+// The shortest text that reads back as `number`.
+std::string text_of(double number) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), number).ptr};
+}
+
 void require_range(const char* field, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value < least || value > most) {
     refuse(field, std::to_string(least) + " to " + std::to_string(most), std::to_string(value));
@@ -59,7 +66,7 @@ void require_numbers(const char* tensor, const std::vector<double>& values, std:
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!(std::abs(values[i]) <= kLargest)) {
       refuse(std::string(tensor) + "[" + std::to_string(i) + "]", "a finite number that float32 holds",
-             std::to_string(values[i]));
+             text_of(values[i]));
     }
   }
 }
@@ -149,11 +156,11 @@ void validate(const LayerSpec& spec, const LayerWeights& weights) {
   require_numbers("bn.running_mean", norm.running_mean, spec.in_channels);
   require_numbers("bn.running_var", norm.running_var, spec.in_channels);
   if (!(norm.eps > 0 && norm.eps <= std::numeric_limits<float>::max())) {
-    refuse("bn_eps", "a positive number", std::to_string(norm.eps));
+    refuse("bn_eps", "a positive number", text_of(norm.eps));
   }
   for (std::size_t c = 0; c < norm.running_var.size(); ++c) {
     if (norm.running_var[c] < 0) {
-      refuse("bn.running_var[" + std::to_string(c) + "]", "0 or more", std::to_string(norm.running_var[c]));
+      refuse("bn.running_var[" + std::to_string(c) + "]", "0 or more", text_of(norm.running_var[c]));
     }
   }
   const FoldedDepthwise folded = fold_batch_norm(spec, weights);
