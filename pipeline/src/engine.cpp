@@ -150,6 +150,7 @@ Engine::Engine(Engine&&) noexcept = default;
 Engine& Engine::operator=(Engine&&) noexcept = default;
 
 void Engine::prepare(const Model& model, const EngineSpec& spec) {
+  if (!model.stack) throw ConfigError("model: expected one with a stack, got one without");
   require_range("max_streams", spec.max_streams, kMaxStreams);
   require_range("max_chunk_frames", spec.max_chunk_frames, kMaxChunkFrames);
   if (spec.worker_threads < 0 || spec.worker_threads > kMaxWorkerThreads) {

@@ -23,6 +23,7 @@ void require_range(const char* field, std::int64_t value, std::int64_t most) {
 }
 
 const PipelineSpec& checked(const PipelineSpec& spec, const Model& model) {
+  if (!model.stack) throw ConfigError("model: expected one with a stack, got one without");
   require_range("chunk_frames", spec.chunks.max_frames, kMaxChunkFrames);
   require_range("streams", spec.streams, std::int64_t{1} << 20);
   const std::int64_t frame_samples = spec.streams * model.stack->in_channels();

@@ -148,6 +148,7 @@ TEST_F(EngineTest, RefusesAFillThatIsMissingOrNotFinite) {
 
 TEST_F(EngineTest, RefusesSpecsThatItCannotKeep) {
   Engine other;
+  EXPECT_THROW(other.prepare(Model(), {}), ConfigError);
   EXPECT_THROW(other.prepare(lookahead_model(1), {.max_streams = 0}), ConfigError);
   EXPECT_THROW(other.prepare(lookahead_model(1), {.max_chunk_frames = 0}), ConfigError);
   EXPECT_THROW(other.prepare(lookahead_model(1), {.precision = Precision::kBf16}), ConfigError);

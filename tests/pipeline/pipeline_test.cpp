@@ -155,6 +155,7 @@ TEST(Pipeline, RefusesASpecOutOfRange) {
   EXPECT_THROW(Pipeline(lookahead_model(1), {.chunks = {.max_frames = 0}}), ConfigError);
   EXPECT_THROW(Pipeline(lookahead_model(1), {.streams = 0}), ConfigError);
   EXPECT_THROW(Pipeline(lookahead_model(1), {.ring_capacity_frames = 0}), ConfigError);
+  EXPECT_THROW(Pipeline(Model(), {}), ConfigError);
 }
 
 }  // namespace
