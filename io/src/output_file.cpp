@@ -63,6 +63,8 @@ OutputFile::OutputFile(const std::string& path) {
     if (error) fail(path, "cannot be written", error.value());
   } else if (errno != ENOENT) {
     fail(path, "cannot be written", errno);
+  } else if (lstat(path.c_str(), &status) == 0) {
+    throw DataError(path + ": expected a file or a free name, got a symbolic link to a file that is not there");
   }
   if (target.filename().empty()) throw DataError(path + ": expected a file to write, got a folder's name");
 

@@ -11,8 +11,9 @@ namespace halotap::io {
 // name keeps its content, and destruction without finish leaves no trace. A path that exists and is no regular file (a
 // pipe, /dev/full) and "-" (standard output) are written straight through: nothing can be taken back there.
 //
-// Symbolic links are followed: the file they lead to is replaced, not the link. The new file gets the mode of any new
-// file (umask). Nothing is synced: a power cut is out of scope. construct -> write -> finish. One thread. [control]
+// Symbolic links are followed: the file they lead to is replaced, not the link; one that leads nowhere is refused. The
+// new file gets the mode of any new file (umask). Nothing is synced: a power cut is out of scope. construct -> write ->
+// finish. One thread. [control]
 class OutputFile {
  public:
   // Throws DataError naming `path` when it is a folder or cannot be written.

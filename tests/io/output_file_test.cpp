@@ -72,6 +72,14 @@ TEST(OutputFile, ReplacesTheFileBehindASymbolicLink) {
   EXPECT_EQ(ScratchFolder::content(target), "new");
 }
 
+TEST(OutputFile, RefusesASymbolicLinkThatLeadsNowhere) {
+  const ScratchFolder folder;
+  std::filesystem::create_symlink("none.bin", folder.file("link.bin"));
+  expect_error<DataError>([&] { OutputFile output(folder.file("link.bin")); },
+                          {folder.file("link.bin"), "expected a file", "got a symbolic link"});
+  EXPECT_EQ(folder.entries(), 1u);
+}
+
 TEST(OutputFile, TakesNamesAsLongAsTheSystemAllows) {
   const ScratchFolder folder;
   OutputFile output(folder.file(std::string(255, 'x')));
