@@ -237,15 +237,22 @@ std::optional<std::filesystem::path> file_of(const std::string& text) {
   return address.path();
 }
 
+// `path` with links and dots resolved as far as it is there. In a folder that was removed a relative one stays as it
+// is.
+std::filesystem::path resolved(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  const std::filesystem::path canonical = error ? path : std::filesystem::weakly_canonical(absolute, error);
+  return error ? path.lexically_normal() : canonical;
+}
+
 bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
   std::error_code error;
   if (std::filesystem::exists(a, error) && std::filesystem::exists(b, error)) {
     // By device and inode: links are seen through. /dev/null may come twice.
     return std::filesystem::is_regular_file(a, error) && std::filesystem::equivalent(a, b, error);
   }
-  const std::filesystem::path canonical_a = std::filesystem::weakly_canonical(std::filesystem::absolute(a), error);
-  const std::filesystem::path canonical_b = std::filesystem::weakly_canonical(std::filesystem::absolute(b), error);
-  return canonical_a == canonical_b;
+  return resolved(a) == resolved(b);
 }
 
 }  // namespace

@@ -178,6 +178,19 @@ TEST(RefuseOverwriting, GuardsFilesThatAreNoEndpoints) {
   expect_error<ConfigError>([&] { refuse_overwriting({model}, {"npy://" + model}); }, {"npy://" + model, model});
 }
 
+TEST(RefuseOverwriting, LeavesAPathThatCannotBeResolvedToWhoeverOpensIt) {
+  refuse_overwriting({""}, {"y.npy"});
+
+  const ScratchFolder folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder.file("removed"));
+  std::filesystem::current_path(folder.file("removed"));
+  std::filesystem::remove(folder.file("removed"));
+  refuse_overwriting({"x.npy"}, {"y.npy"});
+  expect_error<ConfigError>([] { refuse_overwriting({"x.npy"}, {"./x.npy"}); }, {"./x.npy", "input x.npy"});
+  std::filesystem::current_path(before);
+}
+
 TEST(RefuseOverwriting, LetsDifferentFilesAndDevicesPass) {
   const ScratchFolder folder;
   const std::string path = folder.write("x.npy", "");
