@@ -62,14 +62,15 @@ File File::open_regular(const std::string& path) {
   return file;
 }
 
-File File::temporary(const std::string& folder) {
+File File::temporary(const std::string& folder, const std::string& purpose) {
   const char* const system = std::getenv("TMPDIR");
   const std::string place = !folder.empty() ? folder : system && *system ? system : "/tmp";
   std::string path = place + "/.halotap-XXXXXX";
   const int descriptor = mkostemp(path.data(), O_CLOEXEC);
-  if (descriptor < 0) fail(place, "no temporary file can be made in this folder", errno);
+  const std::string name = purpose + ": temporary file in " + place;
+  if (descriptor < 0) fail(name, "cannot be made", errno);
   unlink(path.c_str());
-  return File(descriptor, "temporary file in " + place);
+  return File(descriptor, name);
 }
 
 std::int64_t File::size_bytes() const {

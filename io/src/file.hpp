@@ -22,7 +22,8 @@ class File {
   static File open_regular(const std::string& path);
 
   // A file without a name in `folder`, gone when closed. Empty: the system's folder for such (TMPDIR, else /tmp).
-  static File temporary(const std::string& folder);
+  // `purpose`, the file that it is needed for, comes first in messages.
+  static File temporary(const std::string& folder, const std::string& purpose);
 
   int descriptor() const { return descriptor_; }
   const std::string& name() const { return name_; }

@@ -34,7 +34,7 @@ NpyWriter::NpyWriter(File& file, const SinkSpec& spec, const std::string& tempor
   window_capacity_ = std::max<std::int64_t>(kWindowBytes / (values_ * kFloatBytes), 1);
   if (spec_.arrangement == Arrangement::kStreamsChannelsFrames) {
     if (spec_.frames < 0 || !file_.is_regular()) {
-      waiting_ = File::temporary(temporary_folder);
+      waiting_ = File::temporary(temporary_folder, file_.name());
     } else {
       row_frames_ = spec_.frames;
     }

@@ -120,7 +120,7 @@ class NpzSink : public Sink {
   NpzSink(const std::string& path, std::string array, const SinkSpec& spec)
       : output_(path), member_(std::move(array) + std::string(kEnding)), path_(path) {
     if (output_.temporary_path().empty()) throw DataError(path + ": expected a regular file for an archive");
-    array_ = File::temporary(output_.folder());
+    array_ = File::temporary(output_.folder(), path);
     writer_.emplace(array_, spec, output_.folder());
   }
 
@@ -180,7 +180,7 @@ std::unique_ptr<Source> open_npz_source(Address& address, const SourceRequest& r
   std::vector<std::byte> bytes(kMaxNpyHeaderBytes);
   std::size_t count = member.read(bytes.data(), bytes.size());
   NpyHeader header = read_npy_header(std::span(bytes).first(count), size, name);
-  File file = File::temporary("");
+  File file = File::temporary("", name);
   std::int64_t unpacked = 0;
   do {
     unpacked += static_cast<std::int64_t>(count);
