@@ -290,10 +290,9 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::int64_t& cou
 
 void add_measuring_options(CLI::App& app, BenchOptions& options) {
   add_backend_options(app, options.backend, options.precision);
-  app.add_option("--seconds", options.seconds, "Time to measure for, after a tenth of it as warm-up")
-      ->check(CLI::Range(0.001, 3600.0).description(""))
-      ->type_name("S")
-      ->capture_default_str();
+  add_value(app, "--seconds", options.seconds, parse_seconds, "S", "a number from 0.001 to 3600",
+            "Time to measure for, after a tenth of it as warm-up")
+      ->default_str(format_number(options.seconds));
   app.add_flag("--json", options.json, "Print one JSON object");
 }
 

@@ -55,6 +55,11 @@ std::optional<std::chrono::duration<double>> parse_duration(std::string_view tex
   return std::nullopt;
 }
 
+std::optional<double> parse_seconds(std::string_view text) {
+  const auto number = parse_number<double>(text);
+  return number && *number >= 0.001 && *number <= 3600 ? number : std::nullopt;
+}
+
 std::optional<double> parse_tolerance(std::string_view text) {
   const auto number = parse_number<double>(text);
   return number && std::isfinite(*number) && *number >= 0 ? number : std::nullopt;

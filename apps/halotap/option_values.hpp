@@ -24,6 +24,8 @@ std::optional<pipeline::ChunkSchedule> parse_chunks(std::string_view text);
 std::optional<std::optional<double>> parse_speed(std::string_view text);
 // "500ms", "10s", "2min" or "1h", above 0.
 std::optional<std::chrono::duration<double>> parse_duration(std::string_view text);
+// A number of seconds from 0.001 to 3600.
+std::optional<double> parse_seconds(std::string_view text);
 // A finite number, at least 0.
 std::optional<double> parse_tolerance(std::string_view text);
 // "1,2,4,8": each at least 1.

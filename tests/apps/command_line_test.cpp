@@ -74,6 +74,8 @@ TEST(CommandLine, BadUsageIsOneLineAndExitCodeTwo) {
       {{"run", "p.yaml", "--duration", "10"}, "10s"},
       {{"bench", "stack", "--layers", "0"}, "--layers"},
       {{"bench", "stack", "--dilations", "1,,2"}, "--dilations"},
+      {{"bench", "stack", "--seconds", "0"}, "--seconds"},
+      {{"bench", "stack", "--seconds", "nan"}, "'nan'"},
       {{"bench", "stack", "--model", model, "--layers", "2"}, "--layers excludes --model"},
       {{"bench", "stack", "--model", model, "--channels", "8"}, "--channels excludes --model"},
       {{"bench", "stack", "--model", model, "--kernel", "3"}, "--kernel excludes --model"},
