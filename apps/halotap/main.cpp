@@ -1,4 +1,7 @@
 // The command line.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
@@ -22,6 +25,14 @@
 
 namespace halotap::apps {
 namespace {
+
+// A caller may start the program with a standard file closed. The next file opened would take that descriptor, and
+// messages or results would be written into it. What is opened in its place here refuses every transfer.
+void hold_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) < 0) open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
 
 // The command that the user got to: "halotap bench block".
 const CLI::App& reached(const CLI::App& app) {
@@ -79,6 +90,7 @@ ExitCode run_command_line(int argc, char** argv) {
 int main(int argc, char** argv) {
   using halotap::apps::ExitCode;
   using halotap::apps::say;
+  halotap::apps::hold_standard_descriptors();
   halotap::apps::report_failed_writes_as_errors();
   ExitCode code = ExitCode::kBadInput;
   try {

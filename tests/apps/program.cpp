@@ -90,6 +90,7 @@ Outcome run_halotap(const std::vector<std::string>& arguments, const Surrounding
       const rlimit limit{*surroundings.file_size_limit, *surroundings.file_size_limit};
       if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(99);
     }
+    for (const int descriptor : surroundings.closed) close(descriptor);
     execv(argv.front(), argv.data());
     _exit(99);
   }

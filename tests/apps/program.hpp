@@ -23,6 +23,7 @@ struct Outcome {
 
 struct Surroundings {
   std::optional<std::filesystem::path> standard_output;  // opened for writing
+  std::vector<int> closed;                               // descriptors of standard files that are closed
   std::optional<std::size_t> file_size_limit;            // bytes a file may grow to
   bool terminal = false;                                 // standard error is a terminal
   std::function<void(pid_t)> meanwhile;                  // called with the process while it runs

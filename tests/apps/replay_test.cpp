@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
@@ -105,6 +106,20 @@ TEST_F(Replay, PrintsItsSummaryBesideResultsOnStandardOutput) {
     ASSERT_FALSE(nlohmann::json::parse(line, nullptr, false).is_discarded()) << line;
   }
   EXPECT_GT(count, 0);
+}
+
+TEST_F(Replay, NeverTakesAFileForAStandardFileThatIsClosed) {
+  input_ = "synth://noise?channels=54&rate=1000&frames=30";
+  Surroundings closed;
+  closed.closed = {STDOUT_FILENO};
+  const Outcome outcome = replay({"--output", folder_.file("y.npy"), "--output", "csv://-"}, closed);
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("standard output"), std::string::npos) << outcome.err;
+  EXPECT_EQ(folder_.entries(), 0u);
+
+  closed.closed = {STDIN_FILENO, STDERR_FILENO};
+  EXPECT_EQ(replay({"--output", folder_.file("y.npy"), "--output", "csv://-"}, closed).exit_code, 0);
+  EXPECT_EQ(read_array(folder_.file("y.npy")).shape[0], 30);
 }
 
 TEST_F(Replay, NeverOverwritesWhatItReads) {
