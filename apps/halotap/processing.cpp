@@ -104,6 +104,10 @@ Processed process_streaming(io::Source& source, const pipeline::Model& model, co
   pipeline_spec.precision = options.precision;
   pipeline_spec.streams = source.info().streams;
   pipeline_spec.chunks = options.chunks;
+  // A chunk longer than the recording is never full: room for the recording and one frame more is all it takes.
+  if (const std::int64_t frames = source.info().frames; frames >= 0 && !options.chunks.seed) {
+    pipeline_spec.chunks.max_frames = std::min(options.chunks.max_frames, frames + 1);
+  }
   pipeline_spec.worker_threads = options.worker_threads;
   pipeline::Pipeline pipeline(model, pipeline_spec);
   Processed processed;

@@ -103,7 +103,9 @@ Outcome run_halotap(const std::vector<std::string>& arguments, const Surrounding
     close(terminal);
   }
   int status = 0;
-  if (waitpid(child, &status, 0) != child) throw std::runtime_error("waitpid failed");
+  rusage usage{};
+  if (wait4(child, &status, 0, &usage) != child) throw std::runtime_error("wait4 failed");
+  outcome.peak_kib = usage.ru_maxrss;
   if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
   outcome.out = contents_of(out.get());
   if (terminal < 0) outcome.err = contents_of(err.get());

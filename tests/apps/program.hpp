@@ -13,9 +13,10 @@
 namespace halotap::apps {
 
 struct Outcome {
-  int exit_code = -1;  // -1: ended by a signal
-  std::string out;     // standard output
-  std::string err;     // standard error, or what the terminal in its place showed
+  int exit_code = -1;         // -1: ended by a signal
+  std::string out;            // standard output
+  std::string err;            // standard error, or what the terminal in its place showed
+  std::int64_t peak_kib = 0;  // the most memory that was resident
 
   // Standard output as one JSON object; fails the test when it is not.
   nlohmann::json json() const;

@@ -39,6 +39,12 @@ TEST_F(Replay, WritesTheSameBytesHoweverItIsCut) {
   }
 }
 
+TEST_F(Replay, TakesNoMoreMemoryForAChunkThanTheRecordingFills) {
+  const std::int64_t short_kib = replay({"--output", folder_.file("y.npy")}).peak_kib;
+  // 2^20 frames of 54 channels are 226 MB a stream, twice: in the ring and before the engine.
+  EXPECT_LT(replay({"--output", folder_.file("y.npy"), "--chunk", "1048576"}).peak_kib, 2 * short_kib);
+}
+
 TEST_F(Replay, WritesInTheArrangementOfTheInput) {
   const ArrayFile x = read_array(input_);
   ASSERT_EQ(replay({"--output", folder_.file("y.npy")}).exit_code, 0);
