@@ -133,7 +133,7 @@ void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Pr
 void add_workers_option(CLI::App& app, std::int64_t& worker_threads) {
   app.add_option("--workers", worker_threads,
                  "Threads that share the streams of a recording with this one; results do not depend on it")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}))
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}).description(""))
       ->capture_default_str()
       ->type_name("N")
       ->group("Engine");

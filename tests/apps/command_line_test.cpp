@@ -40,6 +40,7 @@ TEST(CommandLine, HelpOfEveryCommandHasAnExample) {
     const Outcome outcome = run_halotap(arguments);
     EXPECT_EQ(outcome.exit_code, 0) << command.back();
     EXPECT_NE(outcome.out.find("  halotap " + command.front()), std::string::npos) << outcome.out;
+    EXPECT_EQ(outcome.out.find(":INT in"), std::string::npos) << "the library's own words in: " << outcome.out;
   }
 }
 
