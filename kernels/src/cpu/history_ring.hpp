@@ -1,20 +1,22 @@
 // The input history of one layer of one stream.
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 #include <cstring>
 
 namespace halotap::kernels::cpu {
 
-// A ring of `capacity` rows kept twice, one copy behind the other, so that the halo and the new rows of any step are
-// one contiguous run and nothing is ever shifted:
+// A ring of `capacity` rows and behind it a tail as long again, so that the halo and the new rows of any step are one
+// contiguous run and nothing is ever shifted:
 //
 //     rows      0 ........ capacity | capacity ........ 2*capacity
-//     window        [start, start + halo + frames)         row r and row r + capacity are the same row
+//     window        [start, start + halo + frames)         start < capacity
 //
-// with capacity = halo + the longest step. The shape is shared by all streams of a layer; the rows and `start` are the
-// stream's. [worker]
+// with capacity = halo + the longest step. Rows written into the tail are mirrored to where they will be read as halo
+// once the window has gone round: row r + capacity to row r. Rows written in front of it are read where they are. The
+// shape is shared by all streams of a layer; the rows and `start` are the stream's. [worker]
 class HistoryRing {
  public:
   // Floats that a ring over rows of `stride` floats needs.
@@ -29,11 +31,12 @@ class HistoryRing {
   // The halo's rows and behind them room for a step. The step's rows are written from `window() + halo * stride` on.
   float* window() const { return rows_ + start_ * stride_; }
 
-  // Takes over the `frames` rows written behind the halo: copies each to its second place and moves the window on.
+  // Takes over the `frames` rows written behind the halo: mirrors those in the tail and moves the window on.
   void advance(std::int64_t frames) {
     assert(frames <= capacity_ - halo_);
-    const std::int64_t first = start_ + halo_;
-    mirror(first, first + frames);
+    const std::int64_t end = start_ + halo_ + frames;
+    const std::int64_t first = std::max(start_ + halo_, capacity_);
+    if (first < end) copy(rows_ + first * stride_, rows_ + (first - capacity_) * stride_, end - first);
     start_ += frames;
     if (start_ >= capacity_) start_ -= capacity_;
   }
@@ -42,26 +45,15 @@ class HistoryRing {
   void clear() {
     start_ = 0;
     std::memset(rows_, 0, static_cast<std::size_t>(halo_ * stride_) * sizeof(float));
-    mirror(0, halo_);
   }
 
   // Makes every row of the halo a copy of `row`.
   void fill(const float* row) {
     start_ = 0;
     for (std::int64_t r = 0; r < halo_; ++r) copy(row, rows_ + r * stride_, 1);
-    mirror(0, halo_);
   }
 
  private:
-  void mirror(std::int64_t first, std::int64_t last) {
-    if (first < capacity_) {
-      const std::int64_t end = last < capacity_ ? last : capacity_;
-      copy(rows_ + first * stride_, rows_ + (first + capacity_) * stride_, end - first);
-      first = end;
-    }
-    if (first < last) copy(rows_ + first * stride_, rows_ + (first - capacity_) * stride_, last - first);
-  }
-
   void copy(const float* from, float* to, std::int64_t count) {
     std::memcpy(to, from, static_cast<std::size_t>(count * stride_) * sizeof(float));
   }

@@ -44,9 +44,6 @@ struct PackedLayer {
   std::int64_t halo_frames() const { return left_frames + right_frames; }
 };
 
-// Most rows the executor gives one call: the tile that stays near between depthwise and pointwise.
-inline constexpr std::int64_t kTileFrames = 48;
-
 struct LayerKernels {
   const char* level;  // "AVX3"
 
@@ -54,11 +51,12 @@ struct LayerKernels {
   std::int64_t (*pointwise_size)(std::int64_t in_channels, std::int64_t out_channels);
   void (*pack_pointwise)(const double* weight, std::int64_t in_channels, std::int64_t out_channels, float* packed);
 
-  // a[t] = activation(dw_bias + sum_k dw_weight[k] * window[t + k*dilation]) for `frames` rows of in_stride.
+  // a[t] = activation(dw_bias + sum_k dw_weight[k] * window[t + k*dilation]) for `frames` (at least 1) rows of
+  // in_stride.
   void (*depthwise)(const PackedLayer& layer, const float* window, std::int64_t frames, float* a);
 
-  // y[t] = pw_bias + sum_c pw_weight[c] * a[t][c] (+ residual[t] unless null), for `frames` rows: `a` and `residual` of
-  // in_stride, `y` of out_stride. A pointwise layer's activation is applied to y.
+  // y[t] = pw_bias + sum_c pw_weight[c] * a[t][c] (+ residual[t] unless null), for `frames` (at least 1) rows: `a` and
+  // `residual` of in_stride, `y` of out_stride. A pointwise layer's activation is applied to y.
   void (*pointwise)(const PackedLayer& layer, const float* a, const float* residual, std::int64_t frames, float* y);
 };
 
