@@ -105,8 +105,8 @@ struct Engine::Impl {
   }
 
   bool is_valid(const Fill& fill) const noexcept {
-    if (fill.kind != FillKind::kFrame) return true;
-    return fill.frame != nullptr &&
+    if (fill.kind == FillKind::kZeros || fill.kind == FillKind::kHoldFirst) return true;
+    return fill.kind == FillKind::kFrame && fill.frame != nullptr &&
            std::all_of(fill.frame, fill.frame + stack->in_channels(), [](float x) { return std::isfinite(x); });
   }
 
@@ -188,6 +188,10 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
   }
+  // Generations go on from those of an earlier prepare: the ids of its streams stay unknown.
+  std::uint32_t generation = 0;
+  for (const Impl::Slot& slot : impl_->slots) generation = std::max(generation, slot.generation);
+  for (Impl::Slot& slot : prepared->slots) slot.generation = generation + generation % 2;
   for (std::int64_t slot = spec.max_streams - 1; slot >= 0; --slot) {
     prepared->free_slots.push_back(static_cast<std::uint32_t>(slot));
   }

@@ -116,6 +116,7 @@ Pipeline::~Pipeline() = default;
 
 std::int64_t Pipeline::push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {
   Impl& impl = *impl_;
+  assert(frames >= 0);
   const std::int64_t accepted = std::min(frames, impl.ring.writable_frames());
   // Counted before they can be taken, so that a reader never sees more taken than offered.
   impl.offered.frames_in += static_cast<std::uint64_t>(frames);

@@ -143,7 +143,18 @@ TEST_F(EngineTest, RefusesAFillThatIsMissingOrNotFinite) {
   const float frame[] = {1, std::nanf(""), 2};
   EXPECT_EQ(engine.reset(stream, {FillKind::kFrame, nullptr}), Status::kInvalidFill);
   EXPECT_EQ(engine.reset(stream, {FillKind::kFrame, frame}), Status::kInvalidFill);
+  EXPECT_EQ(engine.reset(stream, {static_cast<FillKind>(7), nullptr}), Status::kInvalidFill);
   EXPECT_EQ(engine.reset(stream, {FillKind::kHoldFirst, nullptr}), Status::kOk);
+}
+
+TEST_F(EngineTest, KnowsNoStreamOfAnEarlierPrepare) {
+  const StreamId before = opened();
+  engine.prepare(lookahead_model(1), {.max_streams = 2, .max_chunk_frames = 10});
+  EXPECT_EQ(process(before, 1), Status::kUnknownStream);
+  const StreamId after = opened();
+  EXPECT_EQ(after.slot, before.slot);
+  EXPECT_EQ(process(before, 1), Status::kUnknownStream);
+  EXPECT_EQ(process(after, 1), Status::kOk);
 }
 
 TEST_F(EngineTest, RefusesSpecsThatItCannotKeep) {

@@ -48,7 +48,7 @@ enum class [[nodiscard]] Status{
     kChannelMismatch,  // a view's channels differ from the model's
     kChunkTooLong,     // more input frames than max_chunk_frames
     kOutputTooShort,   // less room in the output view than frames to emit
-    kInvalidFill,      // the fill's frame is missing or not finite
+    kInvalidFill,      // the fill's frame is missing or not finite, or its kind unknown
 };
 
 // A sentence for a person: "the stream was never opened, or was closed". [any thread]

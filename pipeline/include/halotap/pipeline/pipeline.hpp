@@ -50,8 +50,8 @@ class Pipeline {
   Pipeline(const Model& model, const PipelineSpec& spec);
   ~Pipeline();
 
-  // Offers `frames` frames; takes as many as fit from the front and returns how many. The rest is dropped and counted.
-  // [producer]
+  // Offers `frames` (0 or more) frames; takes as many as fit from the front and returns how many. The rest is dropped
+  // and counted. [producer]
   std::int64_t push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING;
   // Frames that push would take now. Only the producer can make it smaller. [producer]
   std::int64_t writable_frames() const noexcept HALOTAP_NONBLOCKING;
