@@ -14,18 +14,18 @@ build = @cmake --build --preset $(1) --parallel $(JOBS)
 .PHONY: help packages build demo test test-levels bench bench-peers sanitize fuzz format lint clean
 
 help:
-	@echo "make demo      replay a recording of speech through the cochlea model: figures and a picture in out/"
-	@echo "make test      build, then run every test"
+	@echo "make demo         replay a recording of speech through the cochlea model: figures and a picture in out/"
+	@echo "make test         build, then run every test"
 	@echo "make test-levels  the tests again at every SIMD level of this processor"
-	@echo "make build     build the command line: build/bin/halotap"
-	@echo "make bench     measure one block and a stack of eight on this machine"
+	@echo "make build        build the command line: build/bin/halotap"
+	@echo "make bench        measure one block and a stack of eight on this machine"
 	@echo "make bench-peers  the same nets in halotap, ONNX Runtime and PyTorch, in turn (fetches 3 GB into build-peers/)"
-	@echo "make sanitize  build and test under asan with ubsan, tsan and rtsan"
-	@echo "make fuzz      fuzz every reader for FUZZ_SECONDS (60) each"
-	@echo "make format    format the sources in place"
-	@echo "make lint      check format, names and common mistakes"
-	@echo "make packages  only install what build, test and demo need"
-	@echo "make clean     remove what the others built (build*/, out/)"
+	@echo "make sanitize     build and test under asan with ubsan, tsan and rtsan"
+	@echo "make fuzz         fuzz every reader for FUZZ_SECONDS (60) each"
+	@echo "make format       format the sources in place"
+	@echo "make lint         check format, names and common mistakes"
+	@echo "make packages     only install what build, test and demo need"
+	@echo "make clean        remove what the others built (build*/, out/)"
 
 packages:
 	@scripts/install-packages.sh build demo
