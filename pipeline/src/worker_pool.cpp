@@ -9,8 +9,25 @@
 
 #include "halotap/pipeline/errors.hpp"
 
+#if defined(__has_feature)
+#if __has_feature(realtime_sanitizer)
+#define HALOTAP_REALTIME_SANITIZER
+#include <sanitizer/rtsan_interface.h>
+#endif
+#endif
+
 namespace halotap::pipeline {
 namespace {
+
+// Stands where run may call the system, as process says of itself with worker threads: RealtimeSanitizer passes over
+// this scope and over nothing else.
+struct SystemCall {
+#ifdef HALOTAP_REALTIME_SANITIZER
+  __rtsan::ScopedDisabler disabler;
+#else
+  SystemCall() {}  // a use, so that no compiler calls the variable unused
+#endif
+};
 
 // Looks at the call counter before a thread goes to sleep: tens of microseconds, the gap between two calls of a busy
 // caller.
@@ -69,7 +86,10 @@ void WorkerPool::run(std::size_t count, Task task, void* context) noexcept {
   ticket_.store(std::uint64_t{count} << 32, std::memory_order_release);  // pairs with run_one's draw: task and context
   // seq_cst, with work's: either this sees the sleeper, or the sleeper sees the new count of calls before it sleeps.
   calls_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) > 0) calls_.notify_all();
+  if (sleepers_.load(std::memory_order_seq_cst) > 0) {
+    const SystemCall wake;
+    calls_.notify_all();
+  }
   while (run_one(0)) {
   }
   // acquire, with run_one's release: what the items wrote
@@ -77,6 +97,7 @@ void WorkerPool::run(std::size_t count, Task task, void* context) noexcept {
     if (looks < kLooks) {
       relax();
     } else {
+      const SystemCall yield;
       std::this_thread::yield();  // a worker lost its processor; it may need this one
     }
   }

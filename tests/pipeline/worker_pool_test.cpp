@@ -120,6 +120,24 @@ TEST(Engine, GivesTheSameBitsWithAnyNumberOfWorkerThreads) {
   }
 }
 
+TEST(Engine, WakesItsWorkersInsideProcess) {
+  const Model model = test::lookahead_model(1);
+  Engine engine;
+  engine.prepare(model, {.max_streams = 4, .max_chunk_frames = 8, .worker_threads = 2});
+  const std::vector<float> input(3 * 8, 0.5f);
+  std::vector<float> output(4 * 2 * 8);
+  std::vector<StreamChunk> chunks(4);
+  for (std::size_t s = 0; s < chunks.size(); ++s) {
+    ASSERT_EQ(engine.open(chunks[s].stream), Status::kOk);
+    chunks[s].input = kernels::planar(input.data(), 3, std::int64_t{8});
+    chunks[s].output = kernels::planar(output.data() + s * 16, 2, std::int64_t{8});
+  }
+  for (int call = 0; call < 3; ++call) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // they sleep by now
+    ASSERT_EQ(engine.process(chunks), Status::kOk);
+  }
+}
+
 TEST(Engine, RefusesWorkersThatItCannotHave) {
   Engine engine;
   const Model model = test::lookahead_model(1);

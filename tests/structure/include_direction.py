@@ -37,6 +37,7 @@ EIGEN = re.compile(r"Eigen/")
 BOOST = re.compile(r"boost/")
 YAML = re.compile(r"yaml-cpp/")
 JSON = re.compile(r"nlohmann/")
+SANITIZER = re.compile(r"sanitizer/")  # the compiler's own, to tell a sanitizer what a scope may do
 CLI = re.compile(r"CLI/")
 DEVICES = re.compile(r"(sndfile|soxr|zip|portaudio)\.h$|cairo/cairo[a-z-]*\.h$|cairo[a-z-]*\.h$")
 
@@ -51,7 +52,7 @@ class Rule:
 
 RULES = {
     "kernels": Rule(public=("kernels",), libraries=(EIGEN, SIMD, CUDA), standard=STANDARD - IMPURE),
-    "pipeline": Rule(public=("kernels", "pipeline"), libraries=(BOOST, YAML, JSON, SYSTEM)),
+    "pipeline": Rule(public=("kernels", "pipeline"), libraries=(BOOST, YAML, JSON, SANITIZER, SYSTEM)),
     "io": Rule(public=("pipeline", "io"), libraries=(DEVICES, JSON, SYSTEM)),
     "apps": Rule(public=("pipeline", "io"), libraries=(CLI, JSON, SYSTEM)),
     "tests": Rule(public=(), anything=True),
