@@ -20,7 +20,6 @@ namespace {
 // the first-level cache between depthwise and mix, and the state does not grow with the chunk. 48 fills the registers'
 // tiles of 12 and 6 frames.
 constexpr std::int64_t kMaxStepFrames = 48;
-constexpr std::int64_t kBlockChannels = 8;
 constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxWorkers = 1024;
 constexpr std::int64_t kForever = std::int64_t{1} << 62;  // sums with it stay inside 64 bits
@@ -267,36 +266,38 @@ class CpuExecutor final : public Executor {
     }
   }
 
-  // Calls copy(channel, frame) for all of them in blocks of a cache line of frames by few channels. A planar view's
-  // channels often lie a power of two apart and fall into one set of the cache: with more of them at a time than the
-  // set has ways (8 or more), every line would be lost before its next frame is wanted.
-  template <typename Copy>
-  static void copy_blocks(std::int64_t channels, std::int64_t frames, const Copy& copy) {
-    for (std::int64_t c = 0; c < channels; c += kBlockChannels) {
-      const std::int64_t c_end = std::min(c + kBlockChannels, channels);
-      for (std::int64_t t = 0; t < frames; t += kRowFloats) {
-        const std::int64_t t_end = std::min(t + kRowFloats, frames);
-        for (std::int64_t frame = t; frame < t_end; ++frame) {
-          for (std::int64_t channel = c; channel < c_end; ++channel) copy(channel, frame);
-        }
+  // Copies frames out of a caller's view into rows.
+  void read(const ConstFrameView& input, std::int64_t first, std::int64_t frames, std::int64_t stride,
+            float* rows) const {
+    assert(input.channels <= stride);
+    if (input.channel_stride == 1) {
+      for (std::int64_t t = 0; t < frames; ++t) std::copy_n(&input(0, first + t), input.channels, rows + t * stride);
+    } else if (input.frame_stride == 1) {
+      kernels_.transpose(&input(0, first), input.channel_stride, input.channels, frames, rows, stride);
+    } else {
+      for (std::int64_t t = 0; t < frames; ++t) {
+        for (std::int64_t c = 0; c < input.channels; ++c) rows[t * stride + c] = input(c, first + t);
       }
     }
   }
 
-  // Copies frames out of a caller's view into rows.
-  static void read(const ConstFrameView& input, std::int64_t first, std::int64_t frames, std::int64_t stride,
-                   float* rows) {
-    assert(input.channels <= stride);
-    copy_blocks(input.channels, frames,
-                [&](std::int64_t c, std::int64_t t) { rows[t * stride + c] = input(c, first + t); });
-  }
-
   // Copies rows [from, to) into a caller's view, from its frame `first` on.
   void emit(const float* rows, std::int64_t from, std::int64_t to, const FrameView& output, std::int64_t first) const {
-    assert(from >= to || first + to - from <= output.frames);
+    if (from >= to) return;
+    assert(first + to - from <= output.frames);
     const std::int64_t stride = layers_.back().out_stride;
-    copy_blocks(output.channels, to - from,
-                [&](std::int64_t o, std::int64_t t) { output(o, first + t) = rows[(from + t) * stride + o]; });
+    rows += from * stride;
+    if (output.channel_stride == 1) {
+      for (std::int64_t t = 0; t < to - from; ++t) {
+        std::copy_n(rows + t * stride, output.channels, &output(0, first + t));
+      }
+    } else if (output.frame_stride == 1) {
+      kernels_.transpose(rows, stride, to - from, output.channels, &output(0, first), output.channel_stride);
+    } else {
+      for (std::int64_t t = 0; t < to - from; ++t) {
+        for (std::int64_t o = 0; o < output.channels; ++o) output(o, first + t) = rows[t * stride + o];
+      }
+    }
   }
 
   const LayerKernels& kernels_;

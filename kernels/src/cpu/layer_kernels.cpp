@@ -25,46 +25,73 @@ using Floats = hn::CappedTag<float, kRowFloats>;
 using Vector = hn::Vec<Floats>;
 constexpr Floats kFloats;
 
-// Weights of the pointwise mix are packed in panels of this many vectors of output channels.
-constexpr std::int64_t kPanelVectors = 2;
-// Frames and taps that one pass of the depthwise sum holds in registers, and the frames of one pass of the mix. 32
-// vector registers: 12 sums, 4 weights; 12 x 2 sums, 2 weights. 16: 8 sums, 4 weights; 6 x 2 sums, 2 weights.
+// Sums that one pass of the mix holds in registers, and output vectors that it takes at once: 6 frames x 4 vectors, or,
+// where fewer vectors are left, 8 x 3, 12 x 2, 24 x 1; with 16 registers 6 x 2 or 12 x 1. More vectors to a frame mean
+// fewer instructions to a multiply-add. kDepthwiseRows, kDepthwiseTaps: frames and taps of one pass of the depthwise
+// sum. The loops over a tile are unrolled by pragma: GCC keeps the sums in memory where one of them is left a loop.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_ARCH_ARM_A64
+constexpr int kMixSums = 24;
+constexpr int kPanelVectors = 4;
 constexpr int kDepthwiseRows = 12;
-constexpr int kMixRows = 12;
 #else
+constexpr int kMixSums = 12;
+constexpr int kPanelVectors = 2;
 constexpr int kDepthwiseRows = 8;
-constexpr int kMixRows = 6;
 #endif
+// Independent sums that keep a core busy which starts two multiply-adds a cycle and finishes each after four.
+constexpr int kBusySums = 8;
 constexpr int kDepthwiseTaps = 4;
 
-// exp(x) for x in [-87, 87]; a smaller x counts as -87, a larger one as 87, and a NaN gives an unspecified number.
-//     x = n ln 2 + r, n whole, |r| <= ln 2 / 2;   exp(x) = 2^n (1 + r + r^2 P(r))
-// n is rounded by adding 1.5 * 2^23, which leaves it in the low bits of the sum, ready to be added to an exponent. ln 2
-// is taken in two parts, the first of few enough bits that n times it is exact (Cody and Waite). P is our own minimax
-// fit, by reweighted least squares against 30-digit arithmetic, of relative error 3.1e-9.
-HWY_INLINE Vector exp_bounded(Vector x) {
-  constexpr float kFit[] = {0.49999994f, 0.166665196f, 0.0416683927f, 0.00836878084f, 0.00138144661f};
+// exp(-x) for x in [-87, 87] as a product. Unspecified for a NaN.
+//     -x = n ln 2 + r, n whole, |r| <= ln 2 / 2;   exp(-x) = 2^n P(r)
+// n is rounded by adding 1.5 * 2^23 + 127, which leaves n + 127, the exponent field of 2^n, in the low bits of the sum.
+// P is our own minimax fit, by reweighted least squares against 40-digit arithmetic, of relative error 3.1e-9.
+struct ExpOfMinus {
+  Vector mantissa;  // P(r)
+  Vector power;     // 2^n
+};
+
+HWY_INLINE ExpOfMinus exp_of_minus(Vector x) {
+  constexpr float kFit[] = {1.0f, 1.0f, 0.49999994f, 0.1666652f, 0.041668393f, 0.008368781f, 0.0013814465f};
   const hn::RebindToSigned<Floats> integers;
-  const Vector whole = hn::Set(kFloats, 12582912.0f);
-  x = hn::Max(hn::Min(x, hn::Set(kFloats, 87.0f)), hn::Set(kFloats, -87.0f));
-  const Vector shifted = hn::MulAdd(x, hn::Set(kFloats, 1.44269504f), whole);
-  const Vector n = hn::Sub(shifted, whole);
-  Vector r = hn::NegMulAdd(n, hn::Set(kFloats, 0.693359375f), x);
-  r = hn::NegMulAdd(n, hn::Set(kFloats, -2.12194440e-4f), r);
-  Vector fit = hn::Set(kFloats, kFit[4]);
-  for (int i = 3; i >= 0; --i) fit = hn::MulAdd(fit, r, hn::Set(kFloats, kFit[i]));
-  const Vector mantissa = hn::Add(hn::Set(kFloats, 1.0f), hn::MulAdd(fit, hn::Mul(r, r), r));
-  const auto exponent = hn::ShiftLeft<23>(hn::BitCast(integers, shifted));
-  return hn::BitCast(kFloats, hn::Add(hn::BitCast(integers, mantissa), exponent));
+  const Vector whole = hn::Set(kFloats, 12582912.0f + 127.0f);
+  const Vector shifted = hn::NegMulAdd(x, hn::Set(kFloats, 1.44269504f), whole);
+  const Vector minus_n = hn::Sub(whole, shifted);
+#if HWY_NATIVE_FMA
+  // n times float32's ln 2, exact inside the multiply-add, is off by n * 1.9e-9: half an ulp of the result at |x| = 20.
+  const Vector r = hn::MulSub(minus_n, hn::Set(kFloats, 0.693147182f), x);
+#else
+  // ln 2 in two parts, the first of few enough bits that n times it is exact (Cody and Waite).
+  const Vector r =
+      hn::MulAdd(minus_n, hn::Set(kFloats, -2.12194440e-4f), hn::MulSub(minus_n, hn::Set(kFloats, 0.693359375f), x));
+#endif
+  Vector fit = hn::Set(kFloats, kFit[6]);
+  for (int i = 5; i >= 0; --i) fit = hn::MulAdd(fit, r, hn::Set(kFloats, kFit[i]));
+  return {fit, hn::BitCast(kFloats, hn::ShiftLeft<23>(hn::BitCast(integers, shifted)))};
 }
 
-// 1/(1 + exp(-z)), and 0 for z < -87, where that is below 1.7e-38: a number left there would meet a z of 1e38 in silu.
-// Unspecified for a NaN.
-HWY_INLINE Vector logistic(Vector z) {
-  const Vector one = hn::Set(kFloats, 1.0f);
-  const Vector s = hn::Div(one, hn::Add(one, exp_bounded(hn::Neg(z))));
-  return hn::IfThenElseZero(hn::Ge(z, hn::Set(kFloats, -87.0f)), s);
+HWY_INLINE Vector at_most(Vector x, float most) { return hn::Min(x, hn::Set(kFloats, most)); }
+
+// A NaN stays.
+HWY_INLINE Vector at_least(Vector x, float least) {
+  const Vector bound = hn::Set(kFloats, least);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  return hn::Max(bound, x);  // the instruction gives its second argument when either is a NaN
+#else
+  return hn::IfThenElse(hn::Lt(x, bound), bound, x);
+#endif
+}
+
+// exp(-x) for x >= 0, a larger x than 87 counting as 87.
+HWY_INLINE Vector decay(Vector x) {
+  const ExpOfMinus e = exp_of_minus(at_most(x, 87.0f));
+  return hn::Mul(e.mantissa, e.power);
+}
+
+// z/(1 + exp(-z)) with scale z, 1/(1 + exp(-z)) with scale 1, for z >= -87.
+HWY_INLINE Vector logistic(Vector z, Vector scale) {
+  const ExpOfMinus e = exp_of_minus(at_most(z, 87.0f));
+  return hn::Div(scale, hn::MulAdd(e.mantissa, e.power, hn::Set(kFloats, 1.0f)));
 }
 
 HWY_INLINE Vector keep_nan(Vector z, Vector result) { return hn::IfThenElse(hn::IsNaN(z), z, result); }
@@ -85,18 +112,23 @@ struct LeakyRelu {
   }
 };
 
+// z / (1 + exp(-z)). Below -87, where that is within 1e-35 of zero, it keeps its value at -87.
 struct Silu {
-  HWY_INLINE Vector operator()(Vector z) const { return hn::Mul(z, logistic(z)); }  // a NaN stays: NaN * 0
+  HWY_INLINE Vector operator()(Vector z) const {
+    const Vector bounded = at_least(z, -87.0f);
+    return logistic(bounded, bounded);
+  }
 };
 
 struct Sigmoid {
-  HWY_INLINE Vector operator()(Vector z) const { return keep_nan(z, logistic(z)); }
+  HWY_INLINE Vector operator()(Vector z) const {
+    return keep_nan(z, logistic(at_least(z, -87.0f), hn::Set(kFloats, 1.0f)));
+  }
 };
 
 struct Tanh {
   HWY_INLINE Vector operator()(Vector z) const {
-    const Vector most = hn::Set(kFloats, 10.0f);  // 1 - tanh(10) < 2^-28
-    return keep_nan(z, hn::Tanh(kFloats, hn::Max(hn::Min(z, most), hn::Neg(most))));
+    return keep_nan(z, hn::Tanh(kFloats, at_least(at_most(z, 10.0f), -10.0f)));  // 1 - tanh(10) < 2^-28
   }
 };
 
@@ -123,7 +155,7 @@ struct Gelu {
     const Vector high = hn::BitCast(kFloats, hn::And(hn::BitCast(bits, u), hn::Set(bits, 0xFFFFF000u)));
     const Vector square = hn::Mul(u, u);
     const Vector rest = hn::MulAdd(hn::Add(u, high), hn::Sub(u, high), hn::Sub(hn::Mul(high, high), square));
-    const Vector gauss = hn::Mul(exp_bounded(hn::Neg(hn::Mul(half, square))), hn::NegMulAdd(half, rest, one));
+    const Vector gauss = hn::Mul(decay(hn::Mul(half, square)), hn::NegMulAdd(half, rest, one));
     const Vector q = hn::IfThenElseZero(hn::Lt(u, most), hn::Mul(gauss, hn::Mul(t, fit)));
     const Vector phi = hn::IfThenElse(hn::Lt(z, hn::Zero(kFloats)), q, hn::Sub(one, q));
     return keep_nan(z, hn::Mul(z, phi));
@@ -152,15 +184,37 @@ void with_activation(Activation activation, const Body& body) {
   }
 }
 
+// Calls body.operator()<count>() for a count known only now, 1 to kMost.
+template <int kMost, typename Body>
+HWY_INLINE void with_count(std::int64_t count, const Body& body) {
+  if constexpr (kMost > 1) {
+    if (count < kMost) return with_count<kMost - 1>(count, body);
+  }
+  body.template operator()<kMost>();
+}
+
+// Calls body.operator()<rows>(t) for rows [t, t + rows) that together are [0, frames), in as few passes of at most
+// kRows as there can be, of even size.
+template <int kRows, typename Body>
+HWY_INLINE void in_passes(std::int64_t frames, const Body& body) {
+  std::int64_t t = 0;
+  for (std::int64_t passes = (frames + kRows - 1) / kRows; passes > 0; --passes) {
+    const std::int64_t rows = (frames - t + passes - 1) / passes;
+    with_count<kRows>(rows, [&]<int kPassRows>() HWY_ATTR { body.template operator()<kPassRows>(t); });
+    t += rows;
+  }
+}
+
 // Adds kTaps taps to the sums of kRows frames that lie a dilation apart. Frame j's tap q and frame j+1's tap q-1 meet
 // the same input row, so each row is loaded once for all. Every sum takes its taps in ascending order.
 template <int kRows, int kTaps>
-HWY_INLINE void add_taps(const float* x, std::int64_t step, const float* weight, std::int64_t stride,
+HWY_INLINE void add_taps(const float* x, std::int64_t tap, const float* weight, std::int64_t stride,
                          Vector (&z)[kRows]) {
   Vector w[kTaps];
   for (int q = 0; q < kTaps; ++q) w[q] = hn::Load(kFloats, weight + q * stride);
+#pragma GCC unroll 16
   for (int i = 0; i < kRows + kTaps - 1; ++i) {
-    const Vector row = hn::Load(kFloats, x + i * step);
+    const Vector row = hn::Load(kFloats, x + i * tap);
     for (int q = 0; q < kTaps; ++q) {
       const int j = i - q;
       if (j >= 0 && j < kRows) z[j] = hn::MulAdd(w[q], row, z[j]);
@@ -168,55 +222,68 @@ HWY_INLINE void add_taps(const float* x, std::int64_t step, const float* weight,
   }
 }
 
-// kRows frames, a dilation apart, of one vector of channels.
-template <int kRows, typename Activate>
-HWY_INLINE void depthwise_rows(const PackedLayer& layer, const float* window, std::int64_t c, float* a,
-                               const Activate& activate) {
+// The depthwise sums of kRows frames, a dilation apart or, when kAdjacent, one behind the other.
+template <int kRows, bool kAdjacent>
+HWY_NOINLINE void depthwise_rows(const PackedLayer& layer, const float* window, float* z) {
   const std::int64_t stride = layer.in_stride;
-  const std::int64_t step = layer.dilation * stride;
-  const Vector bias = hn::Load(kFloats, layer.dw_bias.get() + c);
-  Vector z[kRows];
-  for (int j = 0; j < kRows; ++j) z[j] = bias;
-  const float* x = window + c;
-  const float* weight = layer.dw_weight.get() + c;
-  std::int64_t k = 0;
-  for (; k + kDepthwiseTaps <= layer.kernel_size; k += kDepthwiseTaps) {
-    add_taps<kRows, kDepthwiseTaps>(x + k * step, step, weight + k * stride, stride, z);
-  }
-  for (; k < layer.kernel_size; ++k) add_taps<kRows, 1>(x + k * step, step, weight + k * stride, stride, z);
-  for (int j = 0; j < kRows; ++j) hn::Store(activate(z[j]), kFloats, a + j * step + c);
-}
-
-// Frames [t, frames) that lie a dilation apart from t on.
-template <typename Activate>
-HWY_INLINE void depthwise_phase(const PackedLayer& layer, const float* window, std::int64_t t, std::int64_t frames,
-                                std::int64_t c, float* a, const Activate& activate) {
-  const std::int64_t stride = layer.in_stride;
-  const std::int64_t dilation = layer.dilation;
-  constexpr int kHalf = kDepthwiseRows / 2;
-  for (; t + (kDepthwiseRows - 1) * dilation < frames; t += kDepthwiseRows * dilation) {
-    depthwise_rows<kDepthwiseRows>(layer, window + t * stride, c, a + t * stride, activate);
-  }
-  for (; t + (kHalf - 1) * dilation < frames; t += kHalf * dilation) {
-    depthwise_rows<kHalf>(layer, window + t * stride, c, a + t * stride, activate);
-  }
-  for (; t < frames; t += dilation) depthwise_rows<1>(layer, window + t * stride, c, a + t * stride, activate);
-}
-
-void depthwise(const PackedLayer& layer, const float* window, std::int64_t frames, float* a) {
-  with_activation(layer.activation, [&](auto activate) HWY_ATTR {
-    const std::int64_t phases = std::min(layer.dilation, frames);
-    for (std::int64_t c = 0; c < layer.in_stride; c += static_cast<std::int64_t>(hn::Lanes(kFloats))) {
-      for (std::int64_t phase = 0; phase < phases; ++phase) {
-        depthwise_phase(layer, window, phase, frames, c, a, activate);
+  const std::int64_t tap = layer.dilation * stride;
+  const std::int64_t frame = kAdjacent ? stride : tap;
+  for (std::int64_t c = 0; c < stride; c += static_cast<std::int64_t>(hn::Lanes(kFloats))) {
+    const Vector bias = hn::Load(kFloats, layer.dw_bias.get() + c);
+    Vector sum[kRows];
+#pragma GCC unroll 16
+    for (int j = 0; j < kRows; ++j) sum[j] = bias;
+    const float* x = window + c;
+    const float* weight = layer.dw_weight.get() + c;
+    std::int64_t k = 0;
+    if constexpr (!kAdjacent) {
+      for (; k + kDepthwiseTaps <= layer.kernel_size; k += kDepthwiseTaps) {
+        add_taps<kRows, kDepthwiseTaps>(x + k * tap, tap, weight + k * stride, stride, sum);
       }
+    }
+    for (; k < layer.kernel_size; ++k) {
+      const Vector w = hn::Load(kFloats, weight + k * stride);
+#pragma GCC unroll 16
+      for (int j = 0; j < kRows; ++j) {
+        sum[j] = hn::MulAdd(w, hn::Load(kFloats, x + k * tap + j * frame), sum[j]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int j = 0; j < kRows; ++j) hn::Store(sum[j], kFloats, z + j * frame + c);
+  }
+}
+
+void activate_rows(Activation activation, std::int64_t floats, float* y) {
+  if (activation == Activation::kIdentity) return;
+  with_activation(activation, [&](auto activate) HWY_ATTR {
+    for (std::int64_t i = 0; i < floats; i += static_cast<std::int64_t>(hn::Lanes(kFloats))) {
+      hn::Store(activate(hn::Load(kFloats, y + i)), kFloats, y + i);
     }
   });
 }
 
-// Panels cover out_stride; the last one is a single vector when that many are left.
-HWY_INLINE std::int64_t panel_width(std::int64_t columns_left) {
-  return std::min(columns_left, kPanelVectors * static_cast<std::int64_t>(hn::Lanes(kFloats)));
+void depthwise(const PackedLayer& layer, const float* window, std::int64_t frames, float* a) {
+  const std::int64_t stride = layer.in_stride;
+  const std::int64_t dilation = layer.dilation;
+  if (frames < kDepthwiseRows / 2 * dilation) {
+    in_passes<kDepthwiseRows>(frames, [&]<int kRows>(std::int64_t t) HWY_ATTR {
+      depthwise_rows<kRows, true>(layer, window + t * stride, a + t * stride);
+    });
+  } else {
+    for (std::int64_t phase = 0; phase < dilation; ++phase) {
+      in_passes<kDepthwiseRows>((frames - phase + dilation - 1) / dilation, [&]<int kRows>(std::int64_t i) HWY_ATTR {
+        const std::int64_t t = phase + i * dilation;
+        depthwise_rows<kRows, false>(layer, window + t * stride, a + t * stride);
+      });
+    }
+  }
+  activate_rows(layer.activation, frames * stride, a);
+}
+
+// The weights of the mix lie in panels of kPanelVectors vectors of output channels; the last has what is left of
+// out_stride. The floats across the panel that begins at column `first`:
+HWY_INLINE std::int64_t panel_width(std::int64_t stride, std::int64_t first) {
+  return std::min(stride - first, kPanelVectors * static_cast<std::int64_t>(hn::Lanes(kFloats)));
 }
 
 std::int64_t pointwise_size(std::int64_t in_channels, std::int64_t out_channels) {
@@ -225,8 +292,8 @@ std::int64_t pointwise_size(std::int64_t in_channels, std::int64_t out_channels)
 
 void pack_pointwise(const double* weight, std::int64_t in_channels, std::int64_t out_channels, float* packed) {
   const std::int64_t stride = row_stride(out_channels);
-  for (std::int64_t first = 0; first < stride; first += panel_width(stride - first)) {
-    const std::int64_t width = panel_width(stride - first);
+  for (std::int64_t first = 0; first < stride; first += panel_width(stride, first)) {
+    const std::int64_t width = panel_width(stride, first);
     for (std::int64_t c = 0; c < in_channels; ++c) {
       for (std::int64_t o = first; o < first + width; ++o) {
         *packed++ = o < out_channels ? static_cast<float>(weight[o * in_channels + c]) : 0.0f;
@@ -235,18 +302,23 @@ void pack_pointwise(const double* weight, std::int64_t in_channels, std::int64_t
   }
 }
 
-// kRows frames by kVectors vectors of output channels, taken from kVectors / kPanel neighbouring panels of kPanel
-// vectors each.
-template <int kRows, int kVectors, int kPanel>
-HWY_INLINE void mix_tile(const PackedLayer& layer, const float* panel, std::int64_t first, const float* a,
-                         const float* residual, float* y) {
+// kRows frames by kVectors vectors of output channels from column `first` on, which begins a panel: a panel of so many
+// vectors, or several whole panels.
+template <int kRows, int kVectors>
+HWY_NOINLINE void mix_tile(const PackedLayer& layer, std::int64_t first, const float* a, const float* residual,
+                           float* y) {
+  constexpr int kPanel = std::min(kVectors, kPanelVectors);
+  static_assert(kVectors % kPanel == 0);
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
   const std::int64_t panel_floats = layer.in_channels * kPanel * lanes;
   Vector sum[kRows][kVectors];
+#pragma GCC unroll 24
   for (int v = 0; v < kVectors; ++v) {
     const Vector bias = hn::Load(kFloats, layer.pw_bias.get() + first + v * lanes);
+#pragma GCC unroll 24
     for (int r = 0; r < kRows; ++r) sum[r][v] = bias;
   }
+  const float* panel = layer.pw_weight.get() + first * layer.in_channels;
   for (std::int64_t c = 0; c < layer.in_channels; ++c, panel += kPanel * lanes) {
     // The shorter side waits in registers, the longer one streams through them.
     const auto weight = [&](int v) HWY_ATTR {
@@ -256,6 +328,7 @@ HWY_INLINE void mix_tile(const PackedLayer& layer, const float* panel, std::int6
     if constexpr (kVectors <= kRows) {
       Vector w[kVectors];
       for (int v = 0; v < kVectors; ++v) w[v] = weight(v);
+#pragma GCC unroll 24
       for (int r = 0; r < kRows; ++r) {
         const Vector x = sample(r);
         for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(x, w[v], sum[r][v]);
@@ -263,59 +336,53 @@ HWY_INLINE void mix_tile(const PackedLayer& layer, const float* panel, std::int6
     } else {
       Vector x[kRows];
       for (int r = 0; r < kRows; ++r) x[r] = sample(r);
+#pragma GCC unroll 24
       for (int v = 0; v < kVectors; ++v) {
         const Vector w = weight(v);
         for (int r = 0; r < kRows; ++r) sum[r][v] = hn::MulAdd(x[r], w, sum[r][v]);
       }
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      const std::int64_t o = first + v * lanes;
-      if (residual != nullptr) sum[r][v] = hn::Add(sum[r][v], hn::Load(kFloats, residual + r * layer.in_stride + o));
-      hn::Store(sum[r][v], kFloats, y + r * layer.out_stride + o);
+  if (residual != nullptr) {
+#pragma GCC unroll 24
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 24
+      for (int v = 0; v < kVectors; ++v) {
+        const float* x = residual + r * layer.in_stride + first + v * lanes;
+        sum[r][v] = hn::Add(sum[r][v], hn::Load(kFloats, x));
+      }
     }
   }
+#pragma GCC unroll 24
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 24
+    for (int v = 0; v < kVectors; ++v) hn::Store(sum[r][v], kFloats, y + r * layer.out_stride + first + v * lanes);
+  }
 }
 
-// The mix of kRows frames and kWide panels at a time, of all output channels from panel 0 on. Few frames take several
-// panels at once, so that there are enough independent sums to hide the latency of the multiply-adds.
-template <int kRows>
-void mix_rows(const PackedLayer& layer, const float* a, const float* residual, float* y) {
-  constexpr int kWide = std::clamp(kMixRows / kRows, 1, 4) * kPanelVectors;
+void mix(const PackedLayer& layer, const float* a, const float* residual, std::int64_t frames, float* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
-  const float* panel = layer.pw_weight.get();
   std::int64_t first = 0;
-  for (; first + kWide * lanes <= layer.out_stride; first += kWide * lanes) {
-    mix_tile<kRows, kWide, kPanelVectors>(layer, panel + first * layer.in_channels, first, a, residual, y);
+  // Few frames take several panels at once, so that there are sums enough to keep the core busy.
+  constexpr int kFewRows = kBusySums / kPanelVectors - 1;
+  if (frames <= kFewRows) {
+    with_count<kFewRows>(frames, [&]<int kRows>() HWY_ATTR {
+      constexpr int kVectors = kBusySums / kRows / kPanelVectors * kPanelVectors;
+      for (; first + kVectors * lanes <= layer.out_stride; first += kVectors * lanes) {
+        mix_tile<kRows, kVectors>(layer, first, a, residual, y);
+      }
+    });
   }
-  for (; first + kPanelVectors * lanes <= layer.out_stride; first += kPanelVectors * lanes) {
-    mix_tile<kRows, kPanelVectors, kPanelVectors>(layer, panel + first * layer.in_channels, first, a, residual, y);
+  // A panel stays in the first-level cache while all frames pass it.
+  for (; first < layer.out_stride; first += panel_width(layer.out_stride, first)) {
+    with_count<kPanelVectors>(panel_width(layer.out_stride, first) / lanes, [&]<int kVectors>() HWY_ATTR {
+      in_passes<kMixSums / kVectors>(frames, [&]<int kRows>(std::int64_t t) HWY_ATTR {
+        mix_tile<kRows, kVectors>(layer, first, a + t * layer.in_stride,
+                                  residual == nullptr ? nullptr : residual + t * layer.in_stride,
+                                  y + t * layer.out_stride);
+      });
+    });
   }
-  if (first < layer.out_stride) {
-    mix_tile<kRows, 1, 1>(layer, panel + first * layer.in_channels, first, a, residual, y);
-  }
-}
-
-// One panel of kRows frames.
-template <int kRows>
-void mix_panel(const PackedLayer& layer, std::int64_t first, const float* a, const float* residual, float* y) {
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
-  const float* panel = layer.pw_weight.get() + first * layer.in_channels;
-  if (first + kPanelVectors * lanes <= layer.out_stride) {
-    mix_tile<kRows, kPanelVectors, kPanelVectors>(layer, panel, first, a, residual, y);
-  } else {
-    mix_tile<kRows, 1, 1>(layer, panel, first, a, residual, y);
-  }
-}
-
-// Calls body.operator()<rows>() for a number of rows known only now, 1 to kRows.
-template <int kRows, typename Body>
-HWY_INLINE void with_rows(std::int64_t rows, const Body& body) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return with_rows<kRows - 1>(rows, body);
-  }
-  body.template operator()<kRows>();
 }
 
 // Softmax over the first `channels` of a row. Lanes are summed apart and then together: an order that depends on
@@ -338,42 +405,13 @@ void softmax_row(float* row, std::int64_t channels) {
   Vector sum = hn::SumOfLanes(kFloats, not_a_number);
   Vector partial = hn::Zero(kFloats);
   for (std::int64_t c = 0; c < channels; c += lanes) {
-    const Vector e = hn::IfThenElseZero(real(c), exp_bounded(hn::Sub(hn::Load(kFloats, row + c), largest)));
+    const Vector e = hn::IfThenElseZero(real(c), decay(hn::Sub(largest, hn::Load(kFloats, row + c))));
     hn::Store(e, kFloats, row + c);
     partial = hn::Add(partial, e);
   }
   sum = hn::Add(sum, hn::SumOfLanes(kFloats, partial));
   for (std::int64_t c = 0; c < channels; c += lanes) {
     hn::Store(hn::Div(hn::Load(kFloats, row + c), sum), kFloats, row + c);
-  }
-}
-
-void activate_rows(Activation activation, std::int64_t floats, float* y) {
-  with_activation(activation, [&](auto activate) HWY_ATTR {
-    for (std::int64_t i = 0; i < floats; i += static_cast<std::int64_t>(hn::Lanes(kFloats))) {
-      hn::Store(activate(hn::Load(kFloats, y + i)), kFloats, y + i);
-    }
-  });
-}
-
-void mix(const PackedLayer& layer, const float* a, const float* residual, std::int64_t frames, float* y) {
-  if (frames <= kMixRows) {
-    with_rows<kMixRows>(frames, [&]<int kRows>() HWY_ATTR { mix_rows<kRows>(layer, a, residual, y); });
-    return;
-  }
-  // A panel stays in the first-level cache while all frames pass it, in as few and even passes as the registers allow.
-  const std::int64_t panel_floats = kPanelVectors * static_cast<std::int64_t>(hn::Lanes(kFloats));
-  for (std::int64_t first = 0; first < layer.out_stride; first += panel_floats) {
-    std::int64_t t = 0;
-    for (std::int64_t passes = (frames + kMixRows - 1) / kMixRows; passes > 0; --passes) {
-      const std::int64_t rows = (frames - t + passes - 1) / passes;
-      const float* a_rows = a + t * layer.in_stride;
-      const float* residual_rows = residual == nullptr ? nullptr : residual + t * layer.in_stride;
-      float* y_rows = y + t * layer.out_stride;
-      with_rows<kMixRows>(rows,
-                          [&]<int kRows>() HWY_ATTR { mix_panel<kRows>(layer, first, a_rows, residual_rows, y_rows); });
-      t += rows;
-    }
   }
 }
 
@@ -387,9 +425,53 @@ void pointwise(const PackedLayer& layer, const float* a, const float* residual, 
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR  // which has no vector of four
+// to[j * to_stride + i] = from[i * from_stride + j] for 4 rows i and 4 columns j.
+HWY_INLINE void transpose_four(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride) {
+  constexpr hn::FixedTag<float, 4> kFour;
+  const auto a = hn::LoadU(kFour, from);
+  const auto b = hn::LoadU(kFour, from + from_stride);
+  const auto c = hn::LoadU(kFour, from + 2 * from_stride);
+  const auto d = hn::LoadU(kFour, from + 3 * from_stride);
+  const auto ab_low = hn::InterleaveLower(kFour, a, b);
+  const auto cd_low = hn::InterleaveLower(kFour, c, d);
+  const auto ab_high = hn::InterleaveUpper(kFour, a, b);
+  const auto cd_high = hn::InterleaveUpper(kFour, c, d);
+  hn::StoreU(hn::ConcatLowerLower(kFour, cd_low, ab_low), kFour, to);
+  hn::StoreU(hn::ConcatUpperUpper(kFour, cd_low, ab_low), kFour, to + to_stride);
+  hn::StoreU(hn::ConcatLowerLower(kFour, cd_high, ab_high), kFour, to + 2 * to_stride);
+  hn::StoreU(hn::ConcatUpperUpper(kFour, cd_high, ab_high), kFour, to + 3 * to_stride);
+}
+#endif
+
+// By 8 rows, which lie in different lines of the cache, but for many strides in the same set: with more rows than a set
+// has ways, every line would be lost before its next column is wanted.
+void transpose(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns, float* to,
+               std::int64_t to_stride) {
+  std::int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr std::int64_t kRows = 8;
+  for (; i + kRows <= rows; i += kRows) {
+    const float* x = from + i * from_stride;
+    float* y = to + i;
+    std::int64_t j = 0;
+    for (; j + 4 <= columns; j += 4, x += 4, y += 4 * to_stride) {
+      transpose_four(x, from_stride, y, to_stride);
+      transpose_four(x + 4 * from_stride, from_stride, y + 4, to_stride);
+    }
+    for (; j < columns; ++j, ++x, y += to_stride) {
+      for (std::int64_t k = 0; k < kRows; ++k) y[k] = x[k * from_stride];
+    }
+  }
+#endif
+  for (std::int64_t j = 0; j < columns; ++j) {
+    for (std::int64_t k = i; k < rows; ++k) to[j * to_stride + k] = from[k * from_stride + j];
+  }
+}
+
 const LayerKernels* make_kernels() {
-  static const LayerKernels kKernels{hwy::TargetName(HWY_TARGET), &pointwise_size, &pack_pointwise, &depthwise,
-                                     &pointwise};
+  static const LayerKernels kKernels{
+      hwy::TargetName(HWY_TARGET), &pointwise_size, &pack_pointwise, &depthwise, &pointwise, &transpose};
   return &kKernels;
 }
 

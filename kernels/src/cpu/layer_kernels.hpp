@@ -58,6 +58,10 @@ struct LayerKernels {
   // y[t] = pw_bias + sum_c pw_weight[c] * a[t][c] (+ residual[t] unless null), for `frames` (at least 1) rows: `a` and
   // `residual` of in_stride, `y` of out_stride. A pointwise layer's activation is applied to y.
   void (*pointwise)(const PackedLayer& layer, const float* a, const float* residual, std::int64_t frames, float* y);
+
+  // to[j * to_stride + i] = from[i * from_stride + j] for `rows` i and `columns` j.
+  void (*transpose)(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns, float* to,
+                    std::int64_t to_stride);
 };
 
 // The set for the best SIMD level this processor has, or for the one that the environment variable HALOTAP_ISA names;
