@@ -32,7 +32,8 @@ using nlohmann::ordered_json;
 constexpr std::uint64_t kSeed = 1;
 // 2^28 numbers: 2 GiB of weights in double, 1 GiB of input and output.
 constexpr std::int64_t kMaxNumbers = std::int64_t{1} << 28;
-constexpr std::chrono::milliseconds kRooflineTime{100};  // before the timed calls, and again after them
+constexpr std::uint64_t kLeastCalls = 10;
+constexpr double kRooflineSeconds = 0.01;  // timed calls between two samples of the roof
 
 struct BenchOptions {
   std::string model_file;  // stack only; not empty: instead of a random model of the shape below
@@ -117,18 +118,19 @@ double microseconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
+Clock::duration duration(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 // Calls `work` for `seconds`, at least `least_calls` times, and records how long each call took.
 template <typename Work>
-pipeline::LatencyHistogram time_calls(double seconds, int least_calls, Work work) {
-  pipeline::LatencyHistogram times;
-  const Clock::time_point end =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+void time_calls(double seconds, int least_calls, Work work, pipeline::LatencyHistogram& times) {
+  const Clock::time_point end = Clock::now() + duration(seconds);
   for (int calls = 0; calls < least_calls || Clock::now() < end; ++calls) {
     const Clock::time_point start = Clock::now();
     work();
     times.record(Clock::now() - start);
   }
-  return times;
 }
 
 // Median time of a copy that reads and writes `bytes` together: no computation over these inputs and outputs in memory
@@ -137,10 +139,12 @@ double measure_copy_us(std::int64_t bytes, std::mt19937_64& random) {
   const std::int64_t samples = std::max<std::int64_t>(1, bytes / 2 / static_cast<std::int64_t>(sizeof(float)));
   const std::vector<float> from = random_samples<float>(samples, 1, random);
   std::vector<float> to(from.size());
-  const pipeline::LatencyHistogram times = time_calls(0.1, 15, [&from, &to] {
+  pipeline::LatencyHistogram times;
+  const auto copy = [&from, &to] {
     std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
     asm volatile("" : : "r"(to.data()) : "memory");  // the copy counts as read, so that it is not left out
-  });
+  };
+  time_calls(0.1, 15, copy, times);
   return microseconds(times.quantile(0.5));
 }
 
@@ -186,13 +190,19 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
     const pipeline::Status outcome = engine.process(chunks);
     if (outcome != pipeline::Status::kOk) status = outcome;
   };
-  const pipeline::Roofline before = pipeline::measure_roofline(kRooflineTime);
-  time_calls(options.seconds / 10, 3, process);  // caches, branch predictors and the clock rate settle
-  const pipeline::LatencyHistogram times = time_calls(options.seconds, 10, process);
+  pipeline::LatencyHistogram untimed;
+  pipeline::LatencyHistogram times;
+  pipeline::Roofline roofline;
+  time_calls(options.seconds / 10, 3, process, untimed);  // caches, branch predictors and the clock rate settle
+  const Clock::time_point end = Clock::now() + duration(options.seconds);
+  while (times.count() < kLeastCalls || Clock::now() < end) {
+    roofline.sample();
+    time_calls(0, 3, process, untimed);  // the samples leave other data in the caches
+    time_calls(kRooflineSeconds, 1, process, times);
+  }
   if (status != pipeline::Status::kOk) {
     throw pipeline::Error("bench: the engine refused a call: " + std::string(pipeline::to_string(status)));
   }
-  const pipeline::Roofline after = pipeline::measure_roofline(kRooflineTime);
 
   const std::int64_t macs = stack.macs_per_frame() * options.chunk_frames * options.streams;
   const std::int64_t sample_bytes =
@@ -206,12 +216,12 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
   json["max_us"] = microseconds(times.max());
   json["macs"] = macs;
   const double gflops = 2 * static_cast<double>(macs) / (p50_us * 1e3);
-  const double peak_gflops = std::max(before.gflops, after.gflops);
+  const double peak_gflops = roofline.gflops();
   json["gflops"] = gflops;
   json["peak_gflops"] = peak_gflops;
   json["peak_fraction"] = gflops / peak_gflops;
   const double gbytes_per_s = static_cast<double>(bytes) / (p50_us * 1e3);
-  const double l2_gbytes_per_s = std::max(before.l2_gbytes_per_s, after.l2_gbytes_per_s);
+  const double l2_gbytes_per_s = roofline.l2_gbytes_per_s();
   json["bytes"] = bytes;
   json["gbytes_per_s"] = gbytes_per_s;
   json["l2_gbytes_per_s"] = l2_gbytes_per_s;
