@@ -37,11 +37,29 @@ AlignedFloats pack_vector(const std::vector<double>& values, std::int64_t stride
   return packed;
 }
 
+// Filters without a mix between channels are written with the identity for one. Leaving it out changes no number: it
+// adds zeros to a channel's own sample. (Zero times a NaN or an Inf of another channel is NaN; left out, that channel
+// alone has it.)
+bool has_mix(const Layer& layer) {
+  const LayerSpec& spec = layer.spec;
+  const std::vector<double>& weight = layer.weights.pw_weight;
+  const std::vector<double>& bias = layer.weights.pw_bias;
+  if (spec.type != LayerType::kTemporalConv || spec.residual || spec.in_channels != spec.out_channels) return true;
+  if (std::any_of(bias.begin(), bias.end(), [](double value) { return value != 0; })) return true;
+  for (std::int64_t o = 0; o < spec.out_channels; ++o) {
+    for (std::int64_t c = 0; c < spec.in_channels; ++c) {
+      if (weight[static_cast<std::size_t>(o * spec.in_channels + c)] != (o == c ? 1.0 : 0.0)) return true;
+    }
+  }
+  return false;
+}
+
 PackedLayer pack(const Layer& layer, const LayerKernels& kernels) {
   const LayerSpec& spec = layer.spec;
   PackedLayer packed{spec.type,
                      spec.activation,
                      spec.residual,
+                     has_mix(layer),
                      spec.in_channels,
                      spec.out_channels,
                      row_stride(spec.in_channels),
@@ -239,6 +257,10 @@ class CpuExecutor final : public Executor {
   void compute(const PackedLayer& layer, const float* window, std::int64_t frames, float* output, Scratch& scratch) {
     if (layer.type == LayerType::kPointwise) {
       kernels_.pointwise(layer, window, nullptr, frames, output);
+      return;
+    }
+    if (!layer.mixes) {
+      kernels_.depthwise(layer, window, frames, output);
       return;
     }
     kernels_.depthwise(layer, window, frames, scratch.activations.get());

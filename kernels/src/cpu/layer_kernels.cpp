@@ -222,9 +222,10 @@ HWY_INLINE void add_taps(const float* x, std::int64_t tap, const float* weight, 
   }
 }
 
-// The depthwise sums of kRows frames, a dilation apart or, when kAdjacent, one behind the other.
-template <int kRows, bool kAdjacent>
-HWY_NOINLINE void depthwise_rows(const PackedLayer& layer, const float* window, float* z) {
+// The activated depthwise sums of kRows frames, a dilation apart or, when kAdjacent, one behind the other.
+template <int kRows, bool kAdjacent, typename Activate>
+HWY_NOINLINE void depthwise_rows(const PackedLayer& layer, const float* window, float* a) {
+  const Activate activate;
   const std::int64_t stride = layer.in_stride;
   const std::int64_t tap = layer.dilation * stride;
   const std::int64_t frame = kAdjacent ? stride : tap;
@@ -249,7 +250,7 @@ HWY_NOINLINE void depthwise_rows(const PackedLayer& layer, const float* window, 
       }
     }
 #pragma GCC unroll 16
-    for (int j = 0; j < kRows; ++j) hn::Store(sum[j], kFloats, z + j * frame + c);
+    for (int j = 0; j < kRows; ++j) hn::Store(activate(sum[j]), kFloats, a + j * frame + c);
   }
 }
 
@@ -262,22 +263,29 @@ void activate_rows(Activation activation, std::int64_t floats, float* y) {
   });
 }
 
-void depthwise(const PackedLayer& layer, const float* window, std::int64_t frames, float* a) {
+template <typename Activate>
+void depthwise_activated(const PackedLayer& layer, const float* window, std::int64_t frames, float* a) {
   const std::int64_t stride = layer.in_stride;
   const std::int64_t dilation = layer.dilation;
   if (frames < kDepthwiseRows / 2 * dilation) {
     in_passes<kDepthwiseRows>(frames, [&]<int kRows>(std::int64_t t) HWY_ATTR {
-      depthwise_rows<kRows, true>(layer, window + t * stride, a + t * stride);
+      depthwise_rows<kRows, true, Activate>(layer, window + t * stride, a + t * stride);
     });
   } else {
     for (std::int64_t phase = 0; phase < dilation; ++phase) {
       in_passes<kDepthwiseRows>((frames - phase + dilation - 1) / dilation, [&]<int kRows>(std::int64_t i) HWY_ATTR {
         const std::int64_t t = phase + i * dilation;
-        depthwise_rows<kRows, false>(layer, window + t * stride, a + t * stride);
+        depthwise_rows<kRows, false, Activate>(layer, window + t * stride, a + t * stride);
       });
     }
   }
-  activate_rows(layer.activation, frames * stride, a);
+}
+
+// SiLU is applied to the sums where they are, in registers; the others, rarer and longer, in a pass of their own.
+void depthwise(const PackedLayer& layer, const float* window, std::int64_t frames, float* a) {
+  if (layer.activation == Activation::kSilu) return depthwise_activated<Silu>(layer, window, frames, a);
+  depthwise_activated<Identity>(layer, window, frames, a);
+  activate_rows(layer.activation, frames * layer.in_stride, a);
 }
 
 // The weights of the mix lie in panels of kPanelVectors vectors of output channels; the last has what is left of

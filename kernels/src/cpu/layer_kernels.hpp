@@ -28,6 +28,7 @@ struct PackedLayer {
   LayerType type;
   Activation activation;
   bool residual;
+  bool mixes;  // false: the depthwise result is the layer's, its mix being the identity without bias or residual
   std::int64_t in_channels;
   std::int64_t out_channels;
   std::int64_t in_stride;   // row_stride(in_channels)

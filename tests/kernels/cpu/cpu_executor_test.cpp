@@ -16,6 +16,7 @@ namespace halotap::kernels {
 namespace {
 
 using test::draw;
+using test::draw_layer;
 using test::draw_signal;
 using test::draw_stack;
 using test::Random;
@@ -87,6 +88,40 @@ TEST(CpuExecutor, AgreesWithTheReferenceOnWideLayersAndLongKernels) {
     const std::vector<float> output = run(*executor, *stack, 0, input, frames, partition(random, frames, 64));
     EXPECT_LE(relative_l2(output, run_reference(*stack, input, frames)), 1.5e-6) << "seed " << seed;
   }
+}
+
+// A layer whose mix is the identity takes a way of its own, which one that differs by a weight, a bias or a residual
+// must not take.
+TEST(CpuExecutor, AgreesWithTheReferenceWhereTheMixIsTheIdentityOrNearlySo) {
+  constexpr std::int64_t kChannels = 5;
+  constexpr std::int64_t kFrames = 40;
+  const auto relative_error = [](const auto& change) {
+    Random random(7);
+    LayerSpec spec;
+    spec.name = "filters";
+    spec.type = LayerType::kTemporalConv;
+    spec.in_channels = kChannels;
+    spec.out_channels = kChannels;
+    spec.kernel_size = 4;
+    spec.dilation = 3;
+    spec.activation = Activation::kTanh;
+    Layer layer = draw_layer(random, spec);
+    layer.weights.pw_bias.clear();
+    layer.weights.pw_weight.assign(kChannels * kChannels, 0.0);
+    for (std::size_t c = 0; c < kChannels; ++c) layer.weights.pw_weight[c * kChannels + c] = 1.0;
+    change(layer);
+    const auto stack = std::make_shared<const Stack>(std::vector{layer});
+    const std::vector<float> input = draw_signal(random, kChannels * kFrames);
+    const auto executor = make_cpu_executor(stack, {1, 16});
+    const std::vector<float> output = run(*executor, *stack, 0, input, kFrames, partition(random, kFrames, 16));
+    return relative_l2(output, run_reference(*stack, input, kFrames));
+  };
+  EXPECT_LE(relative_error([](Layer&) {}), 1e-6);
+  EXPECT_LE(relative_error([](Layer& layer) { layer.weights.pw_bias.assign(kChannels, 0.0); }), 1e-6);
+  EXPECT_LE(relative_error([](Layer& layer) { layer.weights.pw_bias = {0, 0, 0, 0, 0.5}; }), 1e-6);
+  EXPECT_LE(relative_error([](Layer& layer) { layer.weights.pw_weight[kChannels] = 0.5; }), 1e-6);
+  EXPECT_LE(relative_error([](Layer& layer) { layer.weights.pw_weight.back() = -1.0; }), 1e-6);
+  EXPECT_LE(relative_error([](Layer& layer) { layer.spec.residual = true; }), 1e-6);
 }
 
 TEST(CpuExecutor, GivesTheSameBitsForEveryPartition) {
@@ -205,7 +240,7 @@ TEST(CpuExecutor, WorksInPlaceOnOnePieceOfMemory) {
   spec.out_channels = 6;
   spec.kernel_size = 5;
   spec.padding = Padding::kSame;
-  const auto stack = std::make_shared<const Stack>(std::vector{test::draw_layer(random, spec)});
+  const auto stack = std::make_shared<const Stack>(std::vector{draw_layer(random, spec)});
   const std::int64_t frames = 300;
   std::vector<float> memory = draw_signal(random, 6 * frames);
   const auto executor = make_cpu_executor(stack, {1, frames});
