@@ -70,7 +70,8 @@ TEST(Bench, CountsTheBytesOfAPointwiseLayerWithoutTaps) {
       run_halotap({"bench", "stack", "--model", model, "--chunk", "10", "--seconds", "0.05", "--json"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   const std::int64_t mix = 32 * 33;
-  const std::int64_t numbers = (92 + 2) + 32 * 2 + (32 * 514 + mix) + (32 * 8 + mix) + (32 * 66 + mix);
+  const std::int64_t taps_and_biases = 32 * (32 + 26 + 30 + 30 + 16 + 33);
+  const std::int64_t numbers = 32 * 2 + taps_and_biases + 6 * mix;
   EXPECT_EQ(outcome.json()["bytes"], 4 * (numbers + 10 * (1 + 32)));
 }
 

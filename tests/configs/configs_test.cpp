@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <filesystem>
 #include <numbers>
 #include <string>
@@ -34,12 +35,13 @@ TEST(Configs, CochleaHasTheFiguresThatItsPageStates) {
   EXPECT_EQ(model.stack->out_channels(), 32);
   ASSERT_EQ(model.output_channels.size(), 32U);
   EXPECT_EQ(model.output_channels.front(), "150 Hz");
-  EXPECT_EQ(model.stack->receptive_field(), 2401);
+  EXPECT_EQ(model.stack->receptive_field(), 2707);
   EXPECT_EQ(model.stack->lookahead_frames(), 0);
-  EXPECT_EQ(model.stack->macs_per_frame(), 21916);
+  EXPECT_EQ(model.stack->macs_per_frame(), 11328);
 }
 
-// What each channel says in the last 20 ms of 100 ms of a tone of amplitude 1.
+// What each channel says at the end of 100 ms of a tone of amplitude 1: over the whole periods of the last 20 ms, for
+// the level of a low band pulses with the tone.
 struct Level {
   double mean = 0;
   double least = 1;
@@ -47,7 +49,7 @@ struct Level {
 };
 std::vector<Level> levels_of_tone(const Model& model, double frequency_hz) {
   constexpr std::int64_t kFrames = 4800;
-  constexpr std::int64_t kMeasured = 960;
+  const std::int64_t measured = std::llround(std::floor(0.02 * frequency_hz) / frequency_hz * 48000);
   std::vector<float> tone(kFrames);
   for (std::int64_t t = 0; t < kFrames; ++t) {
     tone[t] = static_cast<float>(std::sin(2 * std::numbers::pi * frequency_hz * static_cast<double>(t) / 48000));
@@ -65,10 +67,10 @@ std::vector<Level> levels_of_tone(const Model& model, double frequency_hz) {
     const Pipeline::Step step = pipeline.step();
     if (step.frames_in == 0) break;
     for (std::int64_t i = 0; i < step.frames_out; ++i, ++frame) {
-      if (frame < kFrames - kMeasured) continue;
+      if (frame < kFrames - measured) continue;
       for (std::size_t c = 0; c < levels.size(); ++c) {
         const double value = step.samples[i * 32 + static_cast<std::int64_t>(c)];
-        levels[c].mean += value / kMeasured;
+        levels[c].mean += value / static_cast<double>(measured);
         levels[c].least = std::min(levels[c].least, value);
         levels[c].most = std::max(levels[c].most, value);
       }
@@ -94,9 +96,32 @@ TEST(Cochlea, HearsAToneInTheBandThatBearsItsFrequency) {
   }
 }
 
+// |G(f)| of the gammatone t^3 exp(-2 pi b t) cos(2 pi f t), scaled to 1 at its centre.
+double formula_gain(double centre_hz, double frequency_hz) {
+  const double b = 1.019 * 24.7 * (0.00437 * centre_hz + 1);
+  const auto response = [&](double f) {
+    return std::pow(std::complex<double>(b, f - centre_hz), -4) + std::pow(std::complex<double>(b, f + centre_hz), -4);
+  };
+  return std::abs(response(frequency_hz) / response(centre_hz));
+}
+
+TEST(Cochlea, HearsTonesAsLoudAsTheGammatoneFormulaSays) {
+  const Model model = load_cochlea();
+  // Those above 5 kHz are among the repetitions that the dilated filters' pass bands would have.
+  for (const double frequency_hz :
+       {150.0, 250.0, 500.0, 850.0, 1000.0, 1600.0, 2500.0, 4000.0, 5500.0, 7000.0, 8850.0, 12000.0, 17500.0}) {
+    const std::vector<Level> levels = levels_of_tone(model, frequency_hz);
+    for (std::size_t band = 0; band < levels.size(); ++band) {
+      const std::string& name = model.output_channels[band];
+      EXPECT_NEAR(levels[band].mean * std::numbers::pi, formula_gain(std::stod(name), frequency_hz), 0.0065)
+          << frequency_hz << " Hz in " << name;
+    }
+  }
+}
+
 TEST(Cochlea, GivesASteadyLevelForASteadyTone) {
   const Model model = load_cochlea();
-  // The 4th harmonic of 3 kHz lies at 12 kHz, where the dilated envelope filter repeats its pass band.
+  // The 2nd harmonic of 3 kHz lies at 6 kHz, where the dilated envelope filter repeats its pass band.
   for (const double frequency_hz : {1000.0, 3000.0}) {
     const std::vector<Level> levels = levels_of_tone(model, frequency_hz);
     const auto loudest =
