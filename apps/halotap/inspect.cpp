@@ -60,7 +60,7 @@ void print_json(const pipeline::Model& model, std::size_t state_bytes) {
     row["halo_frames"] = spec.halo_frames();
     row["lookahead_frames"] = spec.right_frames();
     row["parameters"] = layer.weights.parameters();
-    row["macs_per_frame"] = spec.macs_per_frame();
+    row["macs_per_frame"] = layer.macs_per_frame();
     json["layers"].push_back(row);
   }
   std::cout << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
@@ -87,7 +87,7 @@ void print_layers(const kernels::Stack& stack) {
                     conv ? std::string(kernels::to_string(spec.padding)) : "-",
                     std::string(kernels::to_string(spec.activation)), spec.residual ? "yes" : "-",
                     layer.weights.batch_norm ? "yes" : "-", std::to_string(layer.weights.parameters()),
-                    std::to_string(spec.macs_per_frame())});
+                    std::to_string(layer.macs_per_frame())});
   }
   std::array<std::size_t, kColumns> widths{};
   for (const Row& row : rows) {

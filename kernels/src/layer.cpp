@@ -84,11 +84,6 @@ std::optional<LayerType> parse_layer_type(std::string_view word) { return value_
 std::optional<Padding> parse_padding(std::string_view word) { return value_of(kPaddingNames, word); }
 std::optional<Activation> parse_activation(std::string_view word) { return value_of(kActivationNames, word); }
 
-std::int64_t LayerSpec::macs_per_frame() const {
-  const std::int64_t depthwise = type == LayerType::kTemporalConv ? in_channels * kernel_size : 0;
-  return depthwise + in_channels * out_channels;
-}
-
 std::int64_t LayerWeights::parameters() const {
   std::size_t count = dw_weight.size() + dw_bias.size() + pw_weight.size() + pw_bias.size();
   if (batch_norm) {

@@ -1,11 +1,31 @@
 #include "halotap/kernels/stack.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 namespace halotap::kernels {
+
+bool Layer::has_mix() const {
+  if (spec.type != LayerType::kTemporalConv || spec.residual || spec.in_channels != spec.out_channels) return true;
+  const auto is_zero = [](double value) { return value == 0; };
+  if (!std::all_of(weights.pw_bias.begin(), weights.pw_bias.end(), is_zero)) return true;
+  for (std::int64_t o = 0; o < spec.out_channels; ++o) {
+    for (std::int64_t c = 0; c < spec.in_channels; ++c) {
+      const double identity = o == c ? 1 : 0;
+      if (weights.pw_weight[static_cast<std::size_t>(o * spec.in_channels + c)] != identity) return true;
+    }
+  }
+  return false;
+}
+
+std::int64_t Layer::macs_per_frame() const {
+  const std::int64_t depthwise = spec.type == LayerType::kTemporalConv ? spec.in_channels * spec.kernel_size : 0;
+  return depthwise + (has_mix() ? spec.in_channels * spec.out_channels : 0);
+}
 
 Stack::Stack(std::vector<Layer> layers) : layers_(std::move(layers)) {
   if (layers_.empty() || static_cast<std::int64_t>(layers_.size()) > kMaxLayers) {
@@ -31,7 +51,7 @@ Stack::Stack(std::vector<Layer> layers) : layers_(std::move(layers)) {
     }
     receptive_field_ += spec.halo_frames();
     lookahead_frames_ += spec.right_frames();
-    macs_per_frame_ += spec.macs_per_frame();
+    macs_per_frame_ += layers_[i].macs_per_frame();
     parameters_ += layers_[i].weights.parameters();
   }
 }

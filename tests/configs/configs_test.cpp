@@ -37,7 +37,7 @@ TEST(Configs, CochleaHasTheFiguresThatItsPageStates) {
   EXPECT_EQ(model.output_channels.front(), "150 Hz");
   EXPECT_EQ(model.stack->receptive_field(), 2707);
   EXPECT_EQ(model.stack->lookahead_frames(), 0);
-  EXPECT_EQ(model.stack->macs_per_frame(), 11328);
+  EXPECT_EQ(model.stack->macs_per_frame(), 5184);
 }
 
 // What each channel says at the end of 100 ms of a tone of amplitude 1: over the whole periods of the last 20 ms, for

@@ -46,13 +46,6 @@ TEST(LayerSpec, SplitsTheHaloAroundASameFrame) {
   EXPECT_EQ(spec.right_frames(), 9);
 }
 
-TEST(LayerSpec, CountsDepthwiseAndPointwiseMacs) {
-  LayerSpec spec = temporal_conv(5, 2, Padding::kCausal);
-  EXPECT_EQ(spec.macs_per_frame(), 3 * 5 + 3 * 3);
-  spec.type = LayerType::kPointwise;
-  EXPECT_EQ(spec.macs_per_frame(), 3 * 3);
-}
-
 TEST(LayerSpec, IsRefusedOutsideItsBounds) {
   EXPECT_EQ(refusal([] { validate(temporal_conv(5, 2, Padding::kCausal)); }), "");
   const auto with = [](auto change) {

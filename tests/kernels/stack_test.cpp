@@ -44,6 +44,35 @@ TEST(Stack, SumsWhatItsLayersNeed) {
   EXPECT_EQ(stack.parameters(), parameters);
 }
 
+TEST(Layer, CountsNoMacsForAMixThatIsTheIdentity) {
+  test::Random random(5);
+  Layer layer = test::draw_layer(random, layer_spec("a", 3, 3, 5, 2, Padding::kCausal));
+  layer.weights.pw_bias.clear();
+  layer.weights.pw_weight = {1, 0, 0, 0, 1, 0, 0, 0, 1};
+  EXPECT_FALSE(layer.has_mix());
+  EXPECT_EQ(layer.macs_per_frame(), 3 * 5);
+
+  const auto changed = [&layer](const auto& change) {
+    Layer other = layer;
+    change(other);
+    return other;
+  };
+  const Layer mixes[] = {
+      changed([](Layer& other) { other.weights.pw_weight[3] = 0.5; }),
+      changed([](Layer& other) { other.weights.pw_weight[8] = 2; }),
+      changed([](Layer& other) {
+        other.weights.pw_bias = {0, 0, 0.5};
+      }),
+      changed([](Layer& other) { other.spec.residual = true; }),
+  };
+  for (const Layer& other : mixes) {
+    EXPECT_TRUE(other.has_mix());
+    EXPECT_EQ(other.macs_per_frame(), 3 * 5 + 3 * 3);
+  }
+  const Layer pointwise = changed([](Layer& other) { other.spec.type = LayerType::kPointwise; });
+  EXPECT_EQ(pointwise.macs_per_frame(), 3 * 3);
+}
+
 TEST(Stack, RefusesLayersThatDoNotFitTogether) {
   test::Random random(4);
   const Layer first = test::draw_layer(random, layer_spec("a", 2, 3, 1, 1, Padding::kCausal));

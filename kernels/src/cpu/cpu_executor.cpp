@@ -16,10 +16,14 @@ namespace halotap::kernels {
 namespace cpu {
 namespace {
 
-// A chunk goes through the whole stack in even steps of at most this many frames, so that a layer's activations stay in
-// the first-level cache between depthwise and mix, and the state does not grow with the chunk. 48 fills the registers'
-// tiles of 12 and 6 frames.
-constexpr std::int64_t kMaxStepFrames = 48;
+// A chunk goes through the whole stack in even steps, so that a layer's activations stay in the first-level cache
+// between depthwise and mix, and the state does not grow with the chunk. 48 fills the registers' tiles of 12 and 6
+// frames.
+constexpr std::int64_t kStepFrames = 48;
+// Long dilated kernels take longer steps, of up to 64 KiB a row of activations: a step then has this many frames a
+// dilation apart, which share their input rows.
+constexpr std::int64_t kStepDilations = 8;
+constexpr std::int64_t kMaxStepFloats = 16384;
 constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxWorkers = 1024;
 constexpr std::int64_t kForever = std::int64_t{1} << 62;  // sums with it stay inside 64 bits
@@ -37,29 +41,12 @@ AlignedFloats pack_vector(const std::vector<double>& values, std::int64_t stride
   return packed;
 }
 
-// Filters without a mix between channels are written with the identity for one. Leaving it out changes no number: it
-// adds zeros to a channel's own sample. (Zero times a NaN or an Inf of another channel is NaN; left out, that channel
-// alone has it.)
-bool has_mix(const Layer& layer) {
-  const LayerSpec& spec = layer.spec;
-  const std::vector<double>& weight = layer.weights.pw_weight;
-  const std::vector<double>& bias = layer.weights.pw_bias;
-  if (spec.type != LayerType::kTemporalConv || spec.residual || spec.in_channels != spec.out_channels) return true;
-  if (std::any_of(bias.begin(), bias.end(), [](double value) { return value != 0; })) return true;
-  for (std::int64_t o = 0; o < spec.out_channels; ++o) {
-    for (std::int64_t c = 0; c < spec.in_channels; ++c) {
-      if (weight[static_cast<std::size_t>(o * spec.in_channels + c)] != (o == c ? 1.0 : 0.0)) return true;
-    }
-  }
-  return false;
-}
-
 PackedLayer pack(const Layer& layer, const LayerKernels& kernels) {
   const LayerSpec& spec = layer.spec;
   PackedLayer packed{spec.type,
                      spec.activation,
                      spec.residual,
-                     has_mix(layer),
+                     layer.has_mix(),
                      spec.in_channels,
                      spec.out_channels,
                      row_stride(spec.in_channels),
@@ -87,6 +74,17 @@ PackedLayer pack(const Layer& layer, const LayerKernels& kernels) {
   return packed;
 }
 
+std::int64_t longest_step(const Stack& stack) {
+  std::int64_t frames = kStepFrames;
+  std::int64_t widest = 0;
+  for (const Layer& layer : stack.layers()) {
+    const LayerSpec& spec = layer.spec;
+    widest = std::max({widest, row_stride(spec.in_channels), row_stride(spec.out_channels)});
+    if (spec.kernel_size >= kLongKernel) frames = std::max(frames, kStepDilations * spec.dilation);
+  }
+  return std::min(frames, std::max(kStepFrames, kMaxStepFloats / widest));
+}
+
 // Runs all layers over a step of m frames at a time. Layer l's input lags the stream's by D_l = sum of right_frames of
 // the layers before it, so every layer takes m frames and gives m frames a step:
 //
@@ -98,7 +96,7 @@ class CpuExecutor final : public Executor {
  public:
   CpuExecutor(const Stack& stack, const ExecutorSpec& spec)
       : kernels_(layer_kernels()),
-        step_frames_(std::min(spec.max_chunk_frames, kMaxStepFrames)),
+        step_frames_(std::min(spec.max_chunk_frames, longest_step(stack))),
         lookahead_(stack.lookahead_frames()),
         streams_(static_cast<std::size_t>(spec.max_streams)) {
     std::int64_t widest = 0;
@@ -259,7 +257,7 @@ class CpuExecutor final : public Executor {
       kernels_.pointwise(layer, window, nullptr, frames, output);
       return;
     }
-    if (!layer.mixes) {
+    if (!layer.has_mix) {
       kernels_.depthwise(layer, window, frames, output);
       return;
     }

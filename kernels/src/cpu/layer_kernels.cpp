@@ -27,20 +27,22 @@ constexpr Floats kFloats;
 
 // Sums that one pass of the mix holds in registers, and output vectors that it takes at once: 6 frames x 4 vectors, or,
 // where fewer vectors are left, 8 x 3, 12 x 2, 24 x 1; with 16 registers 6 x 2 or 12 x 1. More vectors to a frame mean
-// fewer instructions to a multiply-add. kDepthwiseRows, kDepthwiseTaps: frames and taps of one pass of the depthwise
-// sum. The loops over a tile are unrolled by pragma: GCC keeps the sums in memory where one of them is left a loop.
+// fewer instructions to a multiply-add. Of the depthwise sum: the frames of one pass, and the most taps whose weights
+// wait in registers beside them. The loops over a tile are unrolled by pragma: GCC keeps the sums in memory where one
+// of them is left a loop.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_ARCH_ARM_A64
 constexpr int kMixSums = 24;
 constexpr int kPanelVectors = 4;
 constexpr int kDepthwiseRows = 12;
+constexpr int kDepthwiseTaps = 8;
 #else
 constexpr int kMixSums = 12;
 constexpr int kPanelVectors = 2;
 constexpr int kDepthwiseRows = 8;
+constexpr int kDepthwiseTaps = 4;
 #endif
 // Independent sums that keep a core busy which starts two multiply-adds a cycle and finishes each after four.
 constexpr int kBusySums = 8;
-constexpr int kDepthwiseTaps = 4;
 
 // exp(-x) for x in [-87, 87] as a product. Unspecified for a NaN.
 //     -x = n ln 2 + r, n whole, |r| <= ln 2 / 2;   exp(-x) = 2^n P(r)
@@ -212,7 +214,7 @@ HWY_INLINE void add_taps(const float* x, std::int64_t tap, const float* weight, 
                          Vector (&z)[kRows]) {
   Vector w[kTaps];
   for (int q = 0; q < kTaps; ++q) w[q] = hn::Load(kFloats, weight + q * stride);
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int i = 0; i < kRows + kTaps - 1; ++i) {
     const Vector row = hn::Load(kFloats, x + i * tap);
     for (int q = 0; q < kTaps; ++q) {
@@ -221,6 +223,8 @@ HWY_INLINE void add_taps(const float* x, std::int64_t tap, const float* weight, 
     }
   }
 }
+
+constexpr int kFewTaps = 4;
 
 // The activated depthwise sums of kRows frames, a dilation apart or, when kAdjacent, one behind the other.
 template <int kRows, bool kAdjacent, typename Activate>
@@ -240,6 +244,9 @@ HWY_NOINLINE void depthwise_rows(const PackedLayer& layer, const float* window, 
     if constexpr (!kAdjacent) {
       for (; k + kDepthwiseTaps <= layer.kernel_size; k += kDepthwiseTaps) {
         add_taps<kRows, kDepthwiseTaps>(x + k * tap, tap, weight + k * stride, stride, sum);
+      }
+      for (; k + kFewTaps <= layer.kernel_size; k += kFewTaps) {
+        add_taps<kRows, kFewTaps>(x + k * tap, tap, weight + k * stride, stride, sum);
       }
     }
     for (; k < layer.kernel_size; ++k) {
@@ -267,7 +274,10 @@ template <typename Activate>
 void depthwise_activated(const PackedLayer& layer, const float* window, std::int64_t frames, float* a) {
   const std::int64_t stride = layer.in_stride;
   const std::int64_t dilation = layer.dilation;
-  if (frames < kDepthwiseRows / 2 * dilation) {
+  // Frames a dilation apart share their input rows. With few of them that is worth less than the order of memory, but
+  // for kernels whose window is too long for the first-level cache.
+  const std::int64_t least = layer.kernel_size < kLongKernel ? kDepthwiseRows / 2 : 2;
+  if (frames < least * dilation) {
     in_passes<kDepthwiseRows>(frames, [&]<int kRows>(std::int64_t t) HWY_ATTR {
       depthwise_rows<kRows, true, Activate>(layer, window + t * stride, a + t * stride);
     });

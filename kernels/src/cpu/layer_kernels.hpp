@@ -19,6 +19,9 @@ using AlignedFloats = hwy::AlignedFreeUniquePtr<float[]>;
 // Floats a row is rounded up to: 64 bytes, a cache line and the widest vector.
 inline constexpr std::int64_t kRowFloats = 16;
 
+// Taps from which on an input row is worth keeping for the frames a dilation further on.
+inline constexpr std::int64_t kLongKernel = 16;
+
 constexpr std::int64_t row_stride(std::int64_t channels) {
   return (channels + kRowFloats - 1) / kRowFloats * kRowFloats;
 }
@@ -28,7 +31,7 @@ struct PackedLayer {
   LayerType type;
   Activation activation;
   bool residual;
-  bool mixes;  // false: the depthwise result is the layer's, its mix being the identity without bias or residual
+  bool has_mix;  // see Layer::has_mix
   std::int64_t in_channels;
   std::int64_t out_channels;
   std::int64_t in_stride;   // row_stride(in_channels)

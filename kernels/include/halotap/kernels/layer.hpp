@@ -58,8 +58,6 @@ struct LayerSpec {
   std::int64_t left_frames() const { return halo_frames() - right_frames(); }
   // Frames the last tap reaches ahead: the layer's lookahead. [any thread]
   std::int64_t right_frames() const { return padding == Padding::kSame ? halo_frames() / 2 : 0; }
-  // Multiply-accumulates an output frame costs. [any thread]
-  std::int64_t macs_per_frame() const;
 };
 
 // Inference-time batch normalisation of the depthwise output, one entry a channel:

@@ -11,6 +11,13 @@ namespace halotap::kernels {
 struct Layer {
   LayerSpec spec;
   LayerWeights weights;
+
+  // False for a temporal_conv whose mix is the identity, without bias or residual, as in a bank of filters: its output
+  // is the activated depthwise sum, and a backend may leave the mix out. That changes no finite number; a NaN or an Inf
+  // then stays in its channel, where zero times it would reach all. [any thread]
+  bool has_mix() const;
+  // Multiply-accumulates an output frame costs, a mix that is left out not counted. [any thread]
+  std::int64_t macs_per_frame() const;
 };
 
 // Layers in order. Immutable after construction, so that executors and threads share one.
