@@ -36,9 +36,16 @@ AlignedFloats allocate_zeros(std::int64_t count) {
 }
 
 AlignedFloats pack_vector(const std::vector<double>& values, std::int64_t stride) {
-  AlignedFloats packed = allocate_zeros(stride);
+  AlignedFloats packed = allocate_zeros(std::max(stride, kRowFloats));
   std::transform(values.begin(), values.end(), packed.get(), [](double value) { return static_cast<float>(value); });
   return packed;
+}
+
+// Repeats each narrow row, the first `stride` floats of kRowFloats, to the end of those.
+void repeat_rows(std::int64_t rows, std::int64_t stride, float* packed) {
+  for (std::int64_t row = 0; row < rows; ++row, packed += kRowFloats) {
+    for (std::int64_t i = stride; i < kRowFloats; ++i) packed[i] = packed[i - stride];
+  }
 }
 
 PackedLayer pack(const Layer& layer, const LayerKernels& kernels) {
@@ -64,12 +71,17 @@ PackedLayer pack(const Layer& layer, const LayerKernels& kernels) {
 
   const FoldedDepthwise folded = fold_batch_norm(spec, layer.weights);
   packed.dw_bias = pack_vector(folded.bias, packed.in_stride);
-  packed.dw_weight = allocate_zeros(spec.kernel_size * packed.in_stride);
+  const std::int64_t tap = std::max(packed.in_stride, kRowFloats);
+  packed.dw_weight = allocate_zeros(spec.kernel_size * tap);
   for (std::int64_t c = 0; c < spec.in_channels; ++c) {
     for (std::int64_t k = 0; k < spec.kernel_size; ++k) {
-      packed.dw_weight[static_cast<std::size_t>(k * packed.in_stride + c)] =
+      packed.dw_weight[static_cast<std::size_t>(k * tap + c)] =
           static_cast<float>(folded.weight[static_cast<std::size_t>(c * spec.kernel_size + k)]);
     }
+  }
+  if (packed.in_stride < kRowFloats) {
+    repeat_rows(1, packed.in_stride, packed.dw_bias.get());
+    repeat_rows(spec.kernel_size, packed.in_stride, packed.dw_weight.get());
   }
   return packed;
 }
@@ -189,8 +201,8 @@ class CpuExecutor final : public Executor {
     AlignedFloats rows[2];      // [step_frames_, widest row] each
 
     Scratch(std::int64_t step_frames, std::int64_t widest)
-        : activations(allocate_zeros(step_frames * widest)),
-          rows{allocate_zeros(step_frames * widest), allocate_zeros(step_frames * widest)} {}
+        : activations(allocate_zeros(rows_floats(step_frames, widest))),
+          rows{allocate_zeros(rows_floats(step_frames, widest)), allocate_zeros(rows_floats(step_frames, widest))} {}
   };
 
   // The next step of `frames` frames that are left: as few steps as there can be, of even length.

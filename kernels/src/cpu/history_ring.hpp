@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "cpu/layer_kernels.hpp"
+
 namespace halotap::kernels::cpu {
 
 // A ring of `capacity` rows and behind it a tail as long again, so that the halo and the new rows of any step are one
@@ -21,7 +23,7 @@ class HistoryRing {
  public:
   // Floats that a ring over rows of `stride` floats needs.
   static std::int64_t size(std::int64_t halo_frames, std::int64_t max_step_frames, std::int64_t stride) {
-    return 2 * (halo_frames + max_step_frames) * stride;
+    return rows_floats(2 * (halo_frames + max_step_frames), stride);
   }
 
   HistoryRing(float* rows, std::int64_t& start, std::int64_t halo_frames, std::int64_t max_step_frames,

@@ -265,15 +265,44 @@ void activate_rows(Activation activation, std::int64_t floats, float* y) {
   if (activation == Activation::kIdentity) return;
   with_activation(activation, [&](auto activate) HWY_ATTR {
     for (std::int64_t i = 0; i < floats; i += static_cast<std::int64_t>(hn::Lanes(kFloats))) {
-      hn::Store(activate(hn::Load(kFloats, y + i)), kFloats, y + i);
+      hn::StoreU(activate(hn::LoadU(kFloats, y + i)), kFloats, y + i);
     }
   });
+}
+
+// The activated depthwise sums of kRows vectors of narrow rows, one behind the other from float i on.
+template <int kRows, typename Activate>
+HWY_NOINLINE void depthwise_narrow(const PackedLayer& layer, const float* window, std::int64_t i, float* a) {
+  const Activate activate;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
+  const std::int64_t tap = layer.dilation * layer.in_stride;
+  const auto column = [&](int j) { return (i + j * lanes) % kRowFloats; };
+  Vector sum[kRows];
+#pragma GCC unroll 16
+  for (int j = 0; j < kRows; ++j) sum[j] = hn::Load(kFloats, layer.dw_bias.get() + column(j));
+  const float* x = window + i;
+  const float* weight = layer.dw_weight.get();
+  for (std::int64_t k = 0; k < layer.kernel_size; ++k, x += tap, weight += kRowFloats) {
+#pragma GCC unroll 16
+    for (int j = 0; j < kRows; ++j) {
+      sum[j] = hn::MulAdd(hn::Load(kFloats, weight + column(j)), hn::LoadU(kFloats, x + j * lanes), sum[j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int j = 0; j < kRows; ++j) hn::StoreU(activate(sum[j]), kFloats, a + i + j * lanes);
 }
 
 template <typename Activate>
 void depthwise_activated(const PackedLayer& layer, const float* window, std::int64_t frames, float* a) {
   const std::int64_t stride = layer.in_stride;
   const std::int64_t dilation = layer.dilation;
+  if (stride < kRowFloats) {
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
+    in_passes<kDepthwiseRows>((frames * stride + lanes - 1) / lanes, [&]<int kRows>(std::int64_t j) HWY_ATTR {
+      depthwise_narrow<kRows, Activate>(layer, window, j * lanes, a);
+    });
+    return;
+  }
   // Frames a dilation apart share their input rows. With few of them that is worth less than the order of memory, but
   // for kernels whose window is too long for the first-level cache.
   const std::int64_t least = layer.kernel_size < kLongKernel ? kDepthwiseRows / 2 : 2;
@@ -298,20 +327,25 @@ void depthwise(const PackedLayer& layer, const float* window, std::int64_t frame
   activate_rows(layer.activation, frames * layer.in_stride, a);
 }
 
-// The weights of the mix lie in panels of kPanelVectors vectors of output channels; the last has what is left of
-// out_stride. The floats across the panel that begins at column `first`:
-HWY_INLINE std::int64_t panel_width(std::int64_t stride, std::int64_t first) {
-  return std::min(stride - first, kPanelVectors * static_cast<std::int64_t>(hn::Lanes(kFloats)));
+// Columns that the mix computes: a row, or the vector that a narrow row is the beginning of.
+HWY_INLINE std::int64_t mix_columns(std::int64_t out_channels) {
+  return std::max(row_stride(out_channels), static_cast<std::int64_t>(hn::Lanes(kFloats)));
+}
+
+// The weights of the mix lie in panels of kPanelVectors vectors of output channels; the last has what is left of the
+// columns. The floats across the panel that begins at column `first`:
+HWY_INLINE std::int64_t panel_width(std::int64_t columns, std::int64_t first) {
+  return std::min(columns - first, kPanelVectors * static_cast<std::int64_t>(hn::Lanes(kFloats)));
 }
 
 std::int64_t pointwise_size(std::int64_t in_channels, std::int64_t out_channels) {
-  return in_channels * row_stride(out_channels);
+  return in_channels * mix_columns(out_channels);
 }
 
 void pack_pointwise(const double* weight, std::int64_t in_channels, std::int64_t out_channels, float* packed) {
-  const std::int64_t stride = row_stride(out_channels);
-  for (std::int64_t first = 0; first < stride; first += panel_width(stride, first)) {
-    const std::int64_t width = panel_width(stride, first);
+  const std::int64_t columns = mix_columns(out_channels);
+  for (std::int64_t first = 0; first < columns; first += panel_width(columns, first)) {
+    const std::int64_t width = panel_width(columns, first);
     for (std::int64_t c = 0; c < in_channels; ++c) {
       for (std::int64_t o = first; o < first + width; ++o) {
         *packed++ = o < out_channels ? static_cast<float>(weight[o * in_channels + c]) : 0.0f;
@@ -321,7 +355,8 @@ void pack_pointwise(const double* weight, std::int64_t in_channels, std::int64_t
 }
 
 // kRows frames by kVectors vectors of output channels from column `first` on, which begins a panel: a panel of so many
-// vectors, or several whole panels.
+// vectors, or several whole panels. A vector that is longer than a narrow row covers rows to come: they are stored
+// later.
 template <int kRows, int kVectors>
 HWY_NOINLINE void mix_tile(const PackedLayer& layer, std::int64_t first, const float* a, const float* residual,
                            float* y) {
@@ -367,33 +402,34 @@ HWY_NOINLINE void mix_tile(const PackedLayer& layer, std::int64_t first, const f
 #pragma GCC unroll 24
       for (int v = 0; v < kVectors; ++v) {
         const float* x = residual + r * layer.in_stride + first + v * lanes;
-        sum[r][v] = hn::Add(sum[r][v], hn::Load(kFloats, x));
+        sum[r][v] = hn::Add(sum[r][v], hn::LoadU(kFloats, x));
       }
     }
   }
 #pragma GCC unroll 24
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 24
-    for (int v = 0; v < kVectors; ++v) hn::Store(sum[r][v], kFloats, y + r * layer.out_stride + first + v * lanes);
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], kFloats, y + r * layer.out_stride + first + v * lanes);
   }
 }
 
 void mix(const PackedLayer& layer, const float* a, const float* residual, std::int64_t frames, float* y) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
+  const std::int64_t columns = mix_columns(layer.out_channels);
   std::int64_t first = 0;
   // Few frames take several panels at once, so that there are sums enough to keep the core busy.
   constexpr int kFewRows = kBusySums / kPanelVectors - 1;
   if (frames <= kFewRows) {
     with_count<kFewRows>(frames, [&]<int kRows>() HWY_ATTR {
       constexpr int kVectors = kBusySums / kRows / kPanelVectors * kPanelVectors;
-      for (; first + kVectors * lanes <= layer.out_stride; first += kVectors * lanes) {
+      for (; first + kVectors * lanes <= columns; first += kVectors * lanes) {
         mix_tile<kRows, kVectors>(layer, first, a, residual, y);
       }
     });
   }
   // A panel stays in the first-level cache while all frames pass it.
-  for (; first < layer.out_stride; first += panel_width(layer.out_stride, first)) {
-    with_count<kPanelVectors>(panel_width(layer.out_stride, first) / lanes, [&]<int kVectors>() HWY_ATTR {
+  for (; first < columns; first += panel_width(columns, first)) {
+    with_count<kPanelVectors>(panel_width(columns, first) / lanes, [&]<int kVectors>() HWY_ATTR {
       in_passes<kMixSums / kVectors>(frames, [&]<int kRows>(std::int64_t t) HWY_ATTR {
         mix_tile<kRows, kVectors>(layer, first, a + t * layer.in_stride,
                                   residual == nullptr ? nullptr : residual + t * layer.in_stride,
@@ -414,7 +450,7 @@ void softmax_row(float* row, std::int64_t channels) {
   Vector largest = lowest;
   Vector not_a_number = hn::Zero(kFloats);  // becomes NaN if any sample is
   for (std::int64_t c = 0; c < channels; c += lanes) {
-    const Vector x = hn::IfThenElse(real(c), hn::Load(kFloats, row + c), lowest);
+    const Vector x = hn::IfThenElse(real(c), hn::LoadU(kFloats, row + c), lowest);
     largest = hn::Max(largest, x);
     not_a_number = hn::Add(not_a_number, hn::IfThenElseZero(hn::IsNaN(x), x));
   }
@@ -423,13 +459,13 @@ void softmax_row(float* row, std::int64_t channels) {
   Vector sum = hn::SumOfLanes(kFloats, not_a_number);
   Vector partial = hn::Zero(kFloats);
   for (std::int64_t c = 0; c < channels; c += lanes) {
-    const Vector e = hn::IfThenElseZero(real(c), decay(hn::Sub(largest, hn::Load(kFloats, row + c))));
-    hn::Store(e, kFloats, row + c);
+    const Vector e = hn::IfThenElseZero(real(c), decay(hn::Sub(largest, hn::LoadU(kFloats, row + c))));
+    hn::BlendedStore(e, real(c), kFloats, row + c);
     partial = hn::Add(partial, e);
   }
   sum = hn::Add(sum, hn::SumOfLanes(kFloats, partial));
   for (std::int64_t c = 0; c < channels; c += lanes) {
-    hn::Store(hn::Div(hn::Load(kFloats, row + c), sum), kFloats, row + c);
+    hn::BlendedStore(hn::Div(hn::LoadU(kFloats, row + c), sum), real(c), kFloats, row + c);
   }
 }
 

@@ -1,13 +1,16 @@
 // The compute kernels of the CPU backend, one set for every SIMD level, chosen once at run time.
 //
 // Activations lie frame by frame, channels fastest: row t holds `stride` floats, of which the first `channels` count
-// and the rest is padding that nothing real is ever computed from. Rows start on kRowFloats boundaries, so vectors of
-// any level load whole. Every output frame is summed in one fixed order (taps ascending, then input channels
-// ascending, one accumulator each), whatever the number of frames in a call: that is promise 2, bit-identity.
+// and the rest is padding that nothing real is ever computed from. Wide rows are whole numbers of kRowFloats and start
+// on such boundaries. Rows of 8 channels or fewer are narrow: 1, 2, 4 or 8 floats, so that one vector holds several
+// frames; kernels then read and write up to kRowFloats past the last row, which must be there and hold nothing wanted.
+// Every output frame is summed in one fixed order (taps ascending, then input channels ascending, one accumulator
+// each), whatever the number of frames in a call: that is promise 2, bit-identity.
 #pragma once
 
 #include <hwy/aligned_allocator.h>
 
+#include <bit>
 #include <cstdint>
 
 #include "halotap/kernels/layer.hpp"
@@ -23,7 +26,13 @@ inline constexpr std::int64_t kRowFloats = 16;
 inline constexpr std::int64_t kLongKernel = 16;
 
 constexpr std::int64_t row_stride(std::int64_t channels) {
+  if (channels <= kRowFloats / 2) return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(channels)));
   return (channels + kRowFloats - 1) / kRowFloats * kRowFloats;
+}
+
+// Floats that `rows` rows take, with what kernels may touch behind them.
+constexpr std::int64_t rows_floats(std::int64_t rows, std::int64_t stride) {
+  return (rows * stride + kRowFloats - 1) / kRowFloats * kRowFloats + kRowFloats;
 }
 
 // One layer's numbers in the order the kernels read them.
@@ -40,10 +49,11 @@ struct PackedLayer {
   std::int64_t dilation;
   std::int64_t left_frames;
   std::int64_t right_frames;
-  AlignedFloats dw_weight;  // [kernel_size, in_stride]
-  AlignedFloats dw_bias;    // [in_stride]
+  AlignedFloats
+      dw_weight;          // [kernel_size, in_stride]; for narrow rows [kernel_size, kRowFloats], repeated by in_stride
+  AlignedFloats dw_bias;  // [in_stride]; for narrow rows [kRowFloats], repeated
   AlignedFloats pw_weight;  // panels of output channels, each [in_channels, panel width]
-  AlignedFloats pw_bias;    // [out_stride]
+  AlignedFloats pw_bias;    // [out_stride], at least [kRowFloats]
 
   std::int64_t halo_frames() const { return left_frames + right_frames; }
 };

@@ -93,8 +93,11 @@ TEST(Relu, KeepsNaNAndInfinity) {
   }
 }
 
-TEST(RowStride, IsTheNextWholeCacheLine) {
-  EXPECT_EQ(row_stride(1), 16);
+TEST(RowStride, IsTheNextWholeCacheLineAboveEightChannelsAndTheNextPowerOfTwoBelow) {
+  EXPECT_EQ(row_stride(1), 1);
+  EXPECT_EQ(row_stride(3), 4);
+  EXPECT_EQ(row_stride(8), 8);
+  EXPECT_EQ(row_stride(9), 16);
   EXPECT_EQ(row_stride(16), 16);
   EXPECT_EQ(row_stride(54), 64);
 }
