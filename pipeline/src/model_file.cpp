@@ -36,10 +36,10 @@ std::string layer_place(const LayerEntry& entry) {
 }
 
 const std::vector<std::string_view>& tensor_suffixes(LayerType type) {
-  static const std::vector<std::string_view> temporal_conv = {
+  static const std::vector<std::string_view> kTemporalConv = {
       "dw.weight", "dw.bias", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var", "pw.weight", "pw.bias"};
-  static const std::vector<std::string_view> pointwise = {"pw.weight", "pw.bias"};
-  return type == LayerType::kTemporalConv ? temporal_conv : pointwise;
+  static const std::vector<std::string_view> kPointwise = {"pw.weight", "pw.bias"};
+  return type == LayerType::kTemporalConv ? kTemporalConv : kPointwise;
 }
 
 LayerEntry read_layer(const YamlValue& value) {

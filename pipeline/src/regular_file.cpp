@@ -21,7 +21,8 @@ std::string_view kind_of(mode_t mode) {
 
 }  // namespace
 
-RegularFile::RegularFile(std::filesystem::path path, Fault fault) : name_(printable(path.string())), fault_(fault) {
+RegularFile::RegularFile(const std::filesystem::path& path, Fault fault)
+    : name_(printable(path.string())), fault_(fault) {
   // O_NONBLOCK: opening a FIFO would otherwise wait for its writer. Regular files do not heed it.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) fail(fault, name_ + ": expected a readable file, got: " + system_reason());

@@ -16,7 +16,7 @@ namespace halotap::pipeline {
 class RegularFile {
  public:
   // Throws the fault's error when `path` cannot be opened or is no regular file.
-  RegularFile(std::filesystem::path path, Fault fault);
+  RegularFile(const std::filesystem::path& path, Fault fault);
   ~RegularFile();
   RegularFile(const RegularFile&) = delete;
   RegularFile& operator=(const RegularFile&) = delete;

@@ -25,40 +25,40 @@ constexpr std::int64_t kLookahead = 3;
 // An engine over lookahead_model with memory for one stream's chunks.
 class EngineTest : public testing::Test {
  protected:
-  EngineTest() { engine.prepare(lookahead_model(1), {.max_streams = 2, .max_chunk_frames = 10}); }
+  EngineTest() { engine_.prepare(lookahead_model(1), {.max_streams = 2, .max_chunk_frames = 10}); }
 
   StreamId opened() {
     StreamId stream;
-    EXPECT_EQ(engine.open(stream), Status::kOk);
+    EXPECT_EQ(engine_.open(stream), Status::kOk);
     return stream;
   }
 
   StreamChunk chunk(StreamId stream, std::int64_t frames) {
-    return {stream, kernels::planar<const float>(input.data(), kIn, frames),
-            kernels::planar(output.data(), kOut, std::int64_t{20}), 0, Status::kOk};
+    return {stream, kernels::planar<const float>(input_.data(), kIn, frames),
+            kernels::planar(output_.data(), kOut, std::int64_t{20}), 0, Status::kOk};
   }
 
   Status process(StreamId stream, std::int64_t frames, std::int64_t* emitted = nullptr) {
     StreamChunk one = chunk(stream, frames);
-    const Status status = engine.process({&one, 1});
+    const Status status = engine_.process({&one, 1});
     EXPECT_EQ(status, one.status);
     if (emitted != nullptr) *emitted = one.frames_emitted;
     return status;
   }
 
-  Engine engine;
-  std::vector<float> input = std::vector<float>(kIn * 20, 0.5f);
-  std::vector<float> output = std::vector<float>(kOut * 20);
+  Engine engine_;
+  std::vector<float> input_ = std::vector<float>(kIn * 20, 0.5f);
+  std::vector<float> output_ = std::vector<float>(kOut * 20);
 };
 
 TEST_F(EngineTest, StatesItsConstants) {
-  EXPECT_EQ(engine.latency_frames(), kLookahead);
-  EXPECT_EQ(engine.lookahead_frames(), kLookahead);
-  EXPECT_EQ(engine.receptive_field(), 7);
-  EXPECT_EQ(engine.in_channels(), kIn);
-  EXPECT_EQ(engine.out_channels(), kOut);
-  EXPECT_GT(engine.state_bytes(), 0u);
-  EXPECT_EQ(engine.device().substr(0, 5), "cpu (");
+  EXPECT_EQ(engine_.latency_frames(), kLookahead);
+  EXPECT_EQ(engine_.lookahead_frames(), kLookahead);
+  EXPECT_EQ(engine_.receptive_field(), 7);
+  EXPECT_EQ(engine_.in_channels(), kIn);
+  EXPECT_EQ(engine_.out_channels(), kOut);
+  EXPECT_GT(engine_.state_bytes(), 0u);
+  EXPECT_EQ(engine_.device().substr(0, 5), "cpu (");
 }
 
 TEST_F(EngineTest, EmitsWhatWasReceivedLessTheLookahead) {
@@ -70,9 +70,9 @@ TEST_F(EngineTest, EmitsWhatWasReceivedLessTheLookahead) {
   EXPECT_EQ(emitted, 0);
   EXPECT_EQ(process(stream, 4, &emitted), Status::kOk);
   EXPECT_EQ(emitted, 3);
-  EXPECT_EQ(engine.flush(stream, kernels::planar(output.data(), kOut, std::int64_t{3}), emitted), Status::kOk);
+  EXPECT_EQ(engine_.flush(stream, kernels::planar(output_.data(), kOut, std::int64_t{3}), emitted), Status::kOk);
   EXPECT_EQ(emitted, 3);
-  EXPECT_EQ(engine.flush(stream, kernels::planar(output.data(), kOut, std::int64_t{3}), emitted), Status::kOk);
+  EXPECT_EQ(engine_.flush(stream, kernels::planar(output_.data(), kOut, std::int64_t{3}), emitted), Status::kOk);
   EXPECT_EQ(emitted, 0) << "flush leaves the stream as reset";
 }
 
@@ -91,8 +91,8 @@ TEST_F(EngineTest, RefusesAStreamThatWasNeverOpenedOrIsClosed) {
   EXPECT_EQ(process({0, 0}, 1), Status::kUnknownStream);
   EXPECT_EQ(process({7, 1}, 1), Status::kUnknownStream);
   const StreamId stream = opened();
-  EXPECT_EQ(engine.close(stream), Status::kOk);
-  EXPECT_EQ(engine.close(stream), Status::kUnknownStream);
+  EXPECT_EQ(engine_.close(stream), Status::kOk);
+  EXPECT_EQ(engine_.close(stream), Status::kUnknownStream);
   EXPECT_EQ(process(stream, 1), Status::kUnknownStream);
   const StreamId next = opened();
   EXPECT_EQ(next.slot, stream.slot);
@@ -104,14 +104,14 @@ TEST_F(EngineTest, RefusesAStreamMoreThanItWasPreparedFor) {
   opened();
   opened();
   StreamId third;
-  EXPECT_EQ(engine.open(third), Status::kNoFreeStream);
+  EXPECT_EQ(engine_.open(third), Status::kNoFreeStream);
 }
 
 TEST_F(EngineTest, RefusesOneBadEntryAndRunsTheOthers) {
   const StreamId good = opened();
   const StreamId bad = opened();
   std::vector<StreamChunk> chunks{chunk(bad, 11), chunk(good, 4)};
-  EXPECT_EQ(engine.process(chunks), Status::kChunkTooLong);
+  EXPECT_EQ(engine_.process(chunks), Status::kChunkTooLong);
   EXPECT_EQ(chunks[0].status, Status::kChunkTooLong);
   EXPECT_EQ(chunks[1].status, Status::kOk);
   EXPECT_EQ(chunks[1].frames_emitted, 1);
@@ -122,7 +122,7 @@ TEST_F(EngineTest, RefusesMalformedEntriesWithoutAdvancingTheirStream) {
   const auto refused = [&](auto change) {
     StreamChunk one = chunk(stream, 5);
     change(one);
-    return engine.process({&one, 1});
+    return engine_.process({&one, 1});
   };
   EXPECT_EQ(refused([](StreamChunk& c) { c.input.channels = 2; }), Status::kChannelMismatch);
   EXPECT_EQ(refused([](StreamChunk& c) { c.output.channels = 3; }), Status::kChannelMismatch);
@@ -131,25 +131,25 @@ TEST_F(EngineTest, RefusesMalformedEntriesWithoutAdvancingTheirStream) {
   EXPECT_EQ(refused([](StreamChunk& c) { c.input.data = nullptr; }), Status::kInvalidView);
   EXPECT_EQ(refused([](StreamChunk& c) { c.output.data = nullptr; }), Status::kInvalidView);
   std::vector<StreamChunk> twice{chunk(stream, 1), chunk(stream, 1)};
-  EXPECT_EQ(engine.process(twice), Status::kRepeatedStream);
+  EXPECT_EQ(engine_.process(twice), Status::kRepeatedStream);
   EXPECT_EQ(twice[0].status, Status::kOk);
   EXPECT_EQ(twice[1].status, Status::kRepeatedStream);
-  EXPECT_EQ(engine.counters().frames_in, 1u) << "the first of the two alone";
-  EXPECT_EQ(engine.counters().calls_refused, 7u);
+  EXPECT_EQ(engine_.counters().frames_in, 1u) << "the first of the two alone";
+  EXPECT_EQ(engine_.counters().calls_refused, 7u);
 }
 
 TEST_F(EngineTest, RefusesAFillThatIsMissingOrNotFinite) {
   const StreamId stream = opened();
   const float frame[] = {1, std::nanf(""), 2};
-  EXPECT_EQ(engine.reset(stream, {FillKind::kFrame, nullptr}), Status::kInvalidFill);
-  EXPECT_EQ(engine.reset(stream, {FillKind::kFrame, frame}), Status::kInvalidFill);
-  EXPECT_EQ(engine.reset(stream, {static_cast<FillKind>(7), nullptr}), Status::kInvalidFill);
-  EXPECT_EQ(engine.reset(stream, {FillKind::kHoldFirst, nullptr}), Status::kOk);
+  EXPECT_EQ(engine_.reset(stream, {FillKind::kFrame, nullptr}), Status::kInvalidFill);
+  EXPECT_EQ(engine_.reset(stream, {FillKind::kFrame, frame}), Status::kInvalidFill);
+  EXPECT_EQ(engine_.reset(stream, {static_cast<FillKind>(7), nullptr}), Status::kInvalidFill);
+  EXPECT_EQ(engine_.reset(stream, {FillKind::kHoldFirst, nullptr}), Status::kOk);
 }
 
 TEST_F(EngineTest, KnowsNoStreamOfAnEarlierPrepare) {
   const StreamId before = opened();
-  engine.prepare(lookahead_model(1), {.max_streams = 2, .max_chunk_frames = 10});
+  engine_.prepare(lookahead_model(1), {.max_streams = 2, .max_chunk_frames = 10});
   EXPECT_EQ(process(before, 1), Status::kUnknownStream);
   const StreamId after = opened();
   EXPECT_EQ(after.slot, before.slot);
@@ -168,7 +168,7 @@ TEST_F(EngineTest, RefusesSpecsThatItCannotKeep) {
 
 TEST_F(EngineTest, AccountsForEveryFrame) {
   const auto balanced = [&] {
-    const EngineCounters c = engine.counters();
+    const EngineCounters c = engine_.counters();
     return c.frames_in == c.frames_out + c.frames_discarded + c.frames_in_flight;
   };
   Random random(2);
@@ -178,14 +178,14 @@ TEST_F(EngineTest, AccountsForEveryFrame) {
     std::int64_t emitted = 0;
     switch (draw(random, 0, 9)) {
       case 0:
-        ASSERT_EQ(engine.reset(open[which]), Status::kOk);
+        ASSERT_EQ(engine_.reset(open[which]), Status::kOk);
         break;
       case 1:
-        ASSERT_EQ(engine.close(open[which]), Status::kOk);
+        ASSERT_EQ(engine_.close(open[which]), Status::kOk);
         open[which] = opened();
         break;
       case 2:
-        ASSERT_EQ(engine.flush(open[which], kernels::planar(output.data(), kOut, std::int64_t{20}), emitted),
+        ASSERT_EQ(engine_.flush(open[which], kernels::planar(output_.data(), kOut, std::int64_t{20}), emitted),
                   Status::kOk);
         break;
       default:
@@ -193,11 +193,11 @@ TEST_F(EngineTest, AccountsForEveryFrame) {
     }
     ASSERT_TRUE(balanced()) << "after call " << i;
   }
-  const EngineCounters counters = engine.counters();
+  const EngineCounters counters = engine_.counters();
   EXPECT_GT(counters.frames_discarded, 0u);
   EXPECT_EQ(counters.streams_open, 2u);
-  for (auto& [which, stream] : open) ASSERT_EQ(engine.close(stream), Status::kOk);
-  EXPECT_EQ(engine.counters().frames_in_flight, 0u);
+  for (auto& [which, stream] : open) ASSERT_EQ(engine_.close(stream), Status::kOk);
+  EXPECT_EQ(engine_.counters().frames_in_flight, 0u);
 }
 
 TEST_F(EngineTest, ShowsBalancedCountersToAThreadThatReadsWhileItWorks) {
@@ -206,7 +206,7 @@ TEST_F(EngineTest, ShowsBalancedCountersToAThreadThatReadsWhileItWorks) {
   std::atomic<std::uint64_t> unbalanced{0};
   std::thread reader([&] {
     while (!done) {
-      const EngineCounters c = engine.counters();
+      const EngineCounters c = engine_.counters();
       if (c.frames_in != c.frames_out + c.frames_discarded + c.frames_in_flight) ++unbalanced;
     }
   });

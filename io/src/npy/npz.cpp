@@ -147,7 +147,7 @@ class NpzSink : public Sink {
     require(zip_set_file_compression(archive.get(), member, ZIP_CM_STORE, 0) == 0);
     require(zip_file_set_dostime(archive.get(), member, 0, 1 << 5 | 1, 0) == 0);
     require(zip_close(archive.get()) == 0);
-    archive.release();
+    static_cast<void>(archive.release());  // closed
     output_.finish();
   }
 

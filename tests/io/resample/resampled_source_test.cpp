@@ -19,7 +19,6 @@ namespace halotap::io {
 namespace {
 
 using pipeline::ConfigError;
-using pipeline::DataError;
 
 // Samples in memory, [frames, streams, channels].
 class MemorySource final : public Source {

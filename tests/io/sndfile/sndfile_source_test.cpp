@@ -20,7 +20,6 @@
 namespace halotap::io {
 namespace {
 
-using pipeline::ConfigError;
 using pipeline::DataError;
 using test::ScratchFolder;
 
@@ -77,7 +76,8 @@ std::vector<float> write_tone(const std::string& file, int format, std::int64_t 
   EXPECT_NE(handle, nullptr) << sf_strerror(nullptr);
   std::vector<float> samples(static_cast<std::size_t>(2 * frames));
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    samples[i] = 0.5F * std::sin(0.03F * static_cast<float>(i / 2) + static_cast<float>(i % 2));
+    const std::size_t frame = i / 2;
+    samples[i] = 0.5F * std::sin(0.03F * static_cast<float>(frame) + static_cast<float>(i % 2));
   }
   EXPECT_EQ(sf_writef_float(handle, samples.data(), frames), frames);
   EXPECT_EQ(sf_close(handle), 0);
