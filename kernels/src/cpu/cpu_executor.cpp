@@ -305,7 +305,7 @@ class CpuExecutor final : public Executor {
     if (input.channel_stride == 1) {
       for (std::int64_t t = 0; t < frames; ++t) std::copy_n(&input(0, first + t), input.channels, rows + t * stride);
     } else if (input.frame_stride == 1) {
-      kernels_.transpose(&input(0, first), input.channel_stride, input.channels, frames, rows, stride);
+      kernels_.read_planar(&input(0, first), input.channel_stride, input.channels, frames, rows, stride);
     } else {
       for (std::int64_t t = 0; t < frames; ++t) {
         for (std::int64_t c = 0; c < input.channels; ++c) rows[t * stride + c] = input(c, first + t);
@@ -324,7 +324,7 @@ class CpuExecutor final : public Executor {
         std::copy_n(rows + t * stride, output.channels, &output(0, first + t));
       }
     } else if (output.frame_stride == 1) {
-      kernels_.transpose(rows, stride, to - from, output.channels, &output(0, first), output.channel_stride);
+      kernels_.write_planar(rows, stride, output.channels, to - from, &output(0, first), output.channel_stride);
     } else {
       for (std::int64_t t = 0; t < to - from; ++t) {
         for (std::int64_t o = 0; o < output.channels; ++o) output(o, first + t) = rows[t * stride + o];

@@ -479,9 +479,13 @@ void pointwise(const PackedLayer& layer, const float* a, const float* residual, 
   }
 }
 
-#if HWY_TARGET != HWY_SCALAR  // which has no vector of four
 // to[j * to_stride + i] = from[i * from_stride + j] for 4 rows i and 4 columns j.
 HWY_INLINE void transpose_four(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride) {
+#if HWY_TARGET == HWY_SCALAR  // which has no vector of four
+  for (std::int64_t i = 0; i < 4; ++i) {
+    for (std::int64_t j = 0; j < 4; ++j) to[j * to_stride + i] = from[i * from_stride + j];
+  }
+#else
   constexpr hn::FixedTag<float, 4> kFour;
   const auto a = hn::LoadU(kFour, from);
   const auto b = hn::LoadU(kFour, from + from_stride);
@@ -495,37 +499,57 @@ HWY_INLINE void transpose_four(const float* from, std::int64_t from_stride, floa
   hn::StoreU(hn::ConcatUpperUpper(kFour, cd_low, ab_low), kFour, to + to_stride);
   hn::StoreU(hn::ConcatLowerLower(kFour, cd_high, ab_high), kFour, to + 2 * to_stride);
   hn::StoreU(hn::ConcatUpperUpper(kFour, cd_high, ab_high), kFour, to + 3 * to_stride);
+#endif
 }
-#endif
 
-// By 8 rows, which lie in different lines of the cache, but for many strides in the same set: with more rows than a set
-// has ways, every line would be lost before its next column is wanted.
-void transpose(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns, float* to,
-               std::int64_t to_stride) {
-  std::int64_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
-  constexpr std::int64_t kRows = 8;
-  for (; i + kRows <= rows; i += kRows) {
-    const float* x = from + i * from_stride;
-    float* y = to + i;
-    std::int64_t j = 0;
-    for (; j + 4 <= columns; j += 4, x += 4, y += 4 * to_stride) {
-      transpose_four(x, from_stride, y, to_stride);
-      transpose_four(x + 4 * from_stride, from_stride, y + 4, to_stride);
+// Calls block(c, t) for blocks of 4 channels by 4 frames and single(c, t) for what they leave, 8 channels at a time
+// from first to last frame. Planar channels often lie a power of two apart and share a set of the cache: with more of
+// them at a time than a set has ways, every line would be lost before its next frame is wanted.
+template <typename Block, typename Single>
+HWY_INLINE void in_blocks(std::int64_t channels, std::int64_t frames, const Block& block, const Single& single) {
+  constexpr std::int64_t kChannels = 8;
+  std::int64_t c = 0;
+  for (; c + kChannels <= channels; c += kChannels) {
+    std::int64_t t = 0;
+    for (; t + 4 <= frames; t += 4) {
+      block(c, t);
+      block(c + 4, t);
     }
-    for (; j < columns; ++j, ++x, y += to_stride) {
-      for (std::int64_t k = 0; k < kRows; ++k) y[k] = x[k * from_stride];
+    for (; t < frames; ++t) {
+      for (std::int64_t k = 0; k < kChannels; ++k) single(c + k, t);
     }
   }
-#endif
-  for (std::int64_t j = 0; j < columns; ++j) {
-    for (std::int64_t k = i; k < rows; ++k) to[j * to_stride + k] = from[k * from_stride + j];
+  for (std::int64_t t = 0; t < frames; ++t) {
+    for (std::int64_t k = c; k < channels; ++k) single(k, t);
   }
+}
+
+void read_planar(const float* x, std::int64_t channel_stride, std::int64_t channels, std::int64_t frames, float* rows,
+                 std::int64_t stride) {
+  in_blocks(
+      channels, frames,
+      [&](std::int64_t c, std::int64_t t)
+          HWY_ATTR { transpose_four(x + c * channel_stride + t, channel_stride, rows + t * stride + c, stride); },
+      [&](std::int64_t c, std::int64_t t) HWY_ATTR { rows[t * stride + c] = x[c * channel_stride + t]; });
+}
+
+void write_planar(const float* rows, std::int64_t stride, std::int64_t channels, std::int64_t frames, float* y,
+                  std::int64_t channel_stride) {
+  in_blocks(
+      channels, frames,
+      [&](std::int64_t c, std::int64_t t)
+          HWY_ATTR { transpose_four(rows + t * stride + c, stride, y + c * channel_stride + t, channel_stride); },
+      [&](std::int64_t c, std::int64_t t) HWY_ATTR { y[c * channel_stride + t] = rows[t * stride + c]; });
 }
 
 const LayerKernels* make_kernels() {
-  static const LayerKernels kKernels{
-      hwy::TargetName(HWY_TARGET), &pointwise_size, &pack_pointwise, &depthwise, &pointwise, &transpose};
+  static const LayerKernels kKernels{hwy::TargetName(HWY_TARGET),
+                                     &pointwise_size,
+                                     &pack_pointwise,
+                                     &depthwise,
+                                     &pointwise,
+                                     &read_planar,
+                                     &write_planar};
   return &kKernels;
 }
 

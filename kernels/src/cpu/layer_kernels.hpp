@@ -73,9 +73,11 @@ struct LayerKernels {
   // `residual` of in_stride, `y` of out_stride. A pointwise layer's activation is applied to y.
   void (*pointwise)(const PackedLayer& layer, const float* a, const float* residual, std::int64_t frames, float* y);
 
-  // to[j * to_stride + i] = from[i * from_stride + j] for `rows` i and `columns` j.
-  void (*transpose)(const float* from, std::int64_t from_stride, std::int64_t rows, std::int64_t columns, float* to,
-                    std::int64_t to_stride);
+  // rows[t][c] = x[c * channel_stride + t], and back: for views whose frames lie one behind the other.
+  void (*read_planar)(const float* x, std::int64_t channel_stride, std::int64_t channels, std::int64_t frames,
+                      float* rows, std::int64_t stride);
+  void (*write_planar)(const float* rows, std::int64_t stride, std::int64_t channels, std::int64_t frames, float* y,
+                       std::int64_t channel_stride);
 };
 
 // The set for the best SIMD level this processor has, or for the one that the environment variable HALOTAP_ISA names;
