@@ -111,6 +111,7 @@ class CpuExecutor final : public Executor {
         step_frames_(std::min(spec.max_chunk_frames, longest_step(stack))),
         lookahead_(stack.lookahead_frames()),
         streams_(static_cast<std::size_t>(spec.max_streams)) {
+    const FloatMode mode;  // weights are rounded below
     std::int64_t widest = 0;
     for (const Layer& layer : stack.layers()) {
       layers_.push_back(pack(layer, kernels_));

@@ -224,8 +224,6 @@ HWY_INLINE void add_taps(const float* x, std::int64_t tap, const float* weight, 
   }
 }
 
-constexpr int kFewTaps = 4;
-
 // The activated depthwise sums of kRows frames, a dilation apart or, when kAdjacent, one behind the other.
 template <int kRows, bool kAdjacent, typename Activate>
 HWY_NOINLINE void depthwise_rows(const PackedLayer& layer, const float* window, float* a) {
@@ -240,20 +238,23 @@ HWY_NOINLINE void depthwise_rows(const PackedLayer& layer, const float* window, 
     for (int j = 0; j < kRows; ++j) sum[j] = bias;
     const float* x = window + c;
     const float* weight = layer.dw_weight.get() + c;
-    std::int64_t k = 0;
-    if constexpr (!kAdjacent) {
+    if constexpr (kAdjacent) {
+      for (std::int64_t k = 0; k < layer.kernel_size; ++k) {
+        const Vector w = hn::Load(kFloats, weight + k * stride);
+#pragma GCC unroll 16
+        for (int j = 0; j < kRows; ++j) {
+          sum[j] = hn::MulAdd(w, hn::Load(kFloats, x + k * tap + j * frame), sum[j]);
+        }
+      }
+    } else {
+      std::int64_t k = 0;
       for (; k + kDepthwiseTaps <= layer.kernel_size; k += kDepthwiseTaps) {
         add_taps<kRows, kDepthwiseTaps>(x + k * tap, tap, weight + k * stride, stride, sum);
       }
-      for (; k + kFewTaps <= layer.kernel_size; k += kFewTaps) {
-        add_taps<kRows, kFewTaps>(x + k * tap, tap, weight + k * stride, stride, sum);
-      }
-    }
-    for (; k < layer.kernel_size; ++k) {
-      const Vector w = hn::Load(kFloats, weight + k * stride);
-#pragma GCC unroll 16
-      for (int j = 0; j < kRows; ++j) {
-        sum[j] = hn::MulAdd(w, hn::Load(kFloats, x + k * tap + j * frame), sum[j]);
+      if (k < layer.kernel_size) {
+        with_count<kDepthwiseTaps - 1>(layer.kernel_size - k, [&]<int kTaps>() HWY_ATTR {
+          add_taps<kRows, kTaps>(x + k * tap, tap, weight + k * stride, stride, sum);
+        });
       }
     }
 #pragma GCC unroll 16
@@ -320,9 +321,11 @@ void depthwise_activated(const PackedLayer& layer, const float* window, std::int
   }
 }
 
-// SiLU is applied to the sums where they are, in registers; the others, rarer and longer, in a pass of their own.
+// SiLU and relu are applied to the sums where they are, in registers; the others, rarer and longer, in a pass of their
+// own.
 void depthwise(const PackedLayer& layer, const float* window, std::int64_t frames, float* a) {
   if (layer.activation == Activation::kSilu) return depthwise_activated<Silu>(layer, window, frames, a);
+  if (layer.activation == Activation::kRelu) return depthwise_activated<Relu>(layer, window, frames, a);
   depthwise_activated<Identity>(layer, window, frames, a);
   activate_rows(layer.activation, frames * layer.in_stride, a);
 }
@@ -443,7 +446,7 @@ void mix(const PackedLayer& layer, const float* a, const float* residual, std::i
 // nothing but the channel count.
 void softmax_row(float* row, std::int64_t channels) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(kFloats));
-  const Vector lowest = hn::Set(kFloats, std::numeric_limits<float>::lowest());
+  const Vector lowest = hn::Set(kFloats, -std::numeric_limits<float>::infinity());
   const auto real = [&](std::int64_t c) HWY_ATTR {
     return hn::FirstN(kFloats, static_cast<std::size_t>(std::min(lanes, channels - c)));
   };
@@ -585,6 +588,8 @@ const LayerKernels& layer_kernels() {
     if (!found) {
       throw std::invalid_argument("HALOTAP_ISA: expected one of " + levels + ", got '" + wanted + "'");
     }
+  } else {
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());  // an earlier call may have forced one
   }
   return *HWY_DYNAMIC_DISPATCH(make_kernels)();
 }

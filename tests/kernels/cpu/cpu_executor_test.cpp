@@ -347,8 +347,10 @@ TEST(CpuExecutor, GivesBackTheCallersFloatingPointModeAndDoesNotDependOnIt) {
   ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
   const std::vector<float> output = run(*executor, *stack, 0, input, frames, {frames});
   EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  const auto made_here = make_cpu_executor(stack, {1, frames});  // rounds the weights
   std::fesetround(FE_TONEAREST);
   EXPECT_TRUE(same_bits(output, expected));
+  EXPECT_TRUE(same_bits(run(*made_here, *stack, 0, input, frames, {frames}), expected));
 }
 
 TEST(CpuExecutor, KeepsStateThatDoesNotGrowWithTheChunk) {

@@ -93,6 +93,27 @@ TEST(Relu, KeepsNaNAndInfinity) {
   }
 }
 
+TEST(Softmax, IsNaNForAFrameWithAnInfinity) {
+  const float inf = std::numeric_limits<float>::infinity();
+  Layer layer;
+  layer.spec.name = "softmax";
+  layer.spec.type = LayerType::kPointwise;
+  layer.spec.in_channels = 1;
+  layer.spec.out_channels = 3;
+  layer.spec.activation = Activation::kSoftmax;
+  layer.weights.pw_weight = {1, 2, 3};
+  const auto executor = make_cpu_executor(std::make_shared<const Stack>(std::vector{layer}), {1, 3});
+  const std::vector<float> x = {-inf, 0.5f, inf};
+  std::vector<float> y(9);
+  SlotChunk chunk{0, planar(x.data(), 1, std::int64_t{3}), interleaved(y.data(), 3, std::int64_t{3}), 0};
+  executor->process({&chunk, 1}, 0);
+  for (std::size_t o = 0; o < 3; ++o) {
+    EXPECT_TRUE(std::isnan(y[o])) << o;
+    EXPECT_TRUE(std::isfinite(y[3 + o])) << o;
+    EXPECT_TRUE(std::isnan(y[6 + o])) << o;
+  }
+}
+
 TEST(RowStride, IsTheNextWholeCacheLineAboveEightChannelsAndTheNextPowerOfTwoBelow) {
   EXPECT_EQ(row_stride(1), 1);
   EXPECT_EQ(row_stride(3), 4);

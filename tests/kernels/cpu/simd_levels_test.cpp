@@ -27,6 +27,19 @@ TEST(HalotapIsa, IsRefusedWhenItNamesNoLevelAndSaysWhichThereAre) {
   }
 }
 
+TEST(HalotapIsa, ForcesALevelOnlyWhileItIsSet) {
+  test::Random random(1);
+  const auto stack = test::draw_stack(random);
+  const ForcedLevel best("");
+  const std::string chosen = make_cpu_executor(stack, {1, 1})->description();
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    const ForcedLevel forced(hwy::TargetName(target));
+    make_cpu_executor(stack, {1, 1});
+    const ForcedLevel none("");
+    EXPECT_EQ(make_cpu_executor(stack, {1, 1})->description(), chosen);
+  }
+}
+
 // Every SIMD level of this build that this processor can run.
 class SimdLevel : public testing::TestWithParam<std::int64_t> {};
 
