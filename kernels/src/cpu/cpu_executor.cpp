@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "copy_blocks.hpp"
 #include "cpu/float_mode.hpp"
 #include "cpu/history_ring.hpp"
 #include "cpu/layer_kernels.hpp"
@@ -20,7 +21,6 @@ namespace {
 // the first-level cache between depthwise and mix, and the state does not grow with the chunk. 48 fills the registers'
 // tiles of 12 and 6 frames.
 constexpr std::int64_t kMaxStepFrames = 48;
-constexpr std::int64_t kBlockChannels = 8;
 constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxWorkers = 1024;
 constexpr std::int64_t kForever = std::int64_t{1} << 62;  // sums with it stay inside 64 bits
@@ -267,22 +267,6 @@ class CpuExecutor final : public Executor {
     }
   }
 
-  // Calls copy(channel, frame) for all of them in blocks of a cache line of frames by few channels. A planar view's
-  // channels often lie a power of two apart and fall into one set of the cache: with more of them at a time than the
-  // set has ways (8 or more), every line would be lost before its next frame is wanted.
-  template <typename Copy>
-  static void copy_blocks(std::int64_t channels, std::int64_t frames, const Copy& copy) {
-    for (std::int64_t c = 0; c < channels; c += kBlockChannels) {
-      const std::int64_t c_end = std::min(c + kBlockChannels, channels);
-      for (std::int64_t t = 0; t < frames; t += kRowFloats) {
-        const std::int64_t t_end = std::min(t + kRowFloats, frames);
-        for (std::int64_t frame = t; frame < t_end; ++frame) {
-          for (std::int64_t channel = c; channel < c_end; ++channel) copy(channel, frame);
-        }
-      }
-    }
-  }
-
   // Copies frames out of a caller's view into rows.
   static void read(const ConstFrameView& input, std::int64_t first, std::int64_t frames, std::int64_t stride,
                    float* rows) {
@@ -326,6 +310,10 @@ std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, 
   if (spec.max_workers < 1 || spec.max_workers > cpu::kMaxWorkers) {
     throw std::invalid_argument("max_workers: expected 1 to " + std::to_string(cpu::kMaxWorkers) + ", got " +
                                 std::to_string(spec.max_workers));
+  }
+  if (spec.precision != Precision::kFp32) {
+    throw std::invalid_argument("precision: the cpu backend computes in fp32, got " +
+                                std::string(to_string(spec.precision)));
   }
   return std::make_unique<cpu::CpuExecutor>(*stack, spec);
 }
