@@ -29,21 +29,25 @@ void require_range(const char* field, std::int64_t value, std::int64_t most) {
   }
 }
 
-std::unique_ptr<kernels::Executor> make_executor(const std::shared_ptr<const kernels::Stack>& stack,
-                                                 const EngineSpec& spec) {
+struct Chosen {
+  Backend backend;
+  std::unique_ptr<kernels::Executor> executor;
+};
+
+Chosen make_executor(const std::shared_ptr<const kernels::Stack>& stack, const EngineSpec& spec) {
   const kernels::ExecutorSpec executor_spec{spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1,
                                             spec.precision};
-  if (spec.backend == Backend::kCuda) return kernels::make_cuda_executor(stack, executor_spec);
+  if (spec.backend == Backend::kCuda) return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
   if (spec.backend == Backend::kAuto && spec.worker_threads == 0) {
     // Whatever keeps the card from it, the CPU may do: its own refusal is the one that the user reads.
     try {
-      return kernels::make_cuda_executor(stack, executor_spec);
+      return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
     } catch (const std::bad_alloc&) {
     } catch (const std::invalid_argument&) {
     } catch (const kernels::BackendUnavailable&) {
     }
   }
-  return kernels::make_cpu_executor(stack, executor_spec);
+  return {Backend::kCpu, kernels::make_cpu_executor(stack, executor_spec)};
 }
 
 bool is_sound(const ConstFrameView& view) {
@@ -77,6 +81,7 @@ struct Engine::Impl {
   EngineCounters counters;
 
   std::shared_ptr<const kernels::Stack> stack;
+  Backend backend = Backend::kAuto;
   std::unique_ptr<kernels::Executor> executor;
   std::unique_ptr<WorkerPool> workers;  // none: the caller's thread computes
   std::int64_t max_chunk_frames = 0;
@@ -170,7 +175,9 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   const auto streams = static_cast<std::size_t>(spec.max_streams);
   try {
     prepared->stack = model.stack;
-    prepared->executor = make_executor(model.stack, spec);
+    Chosen chosen = make_executor(model.stack, spec);
+    prepared->backend = chosen.backend;
+    prepared->executor = std::move(chosen.executor);
     if (spec.worker_threads > 0)
       prepared->workers = std::make_unique<WorkerPool>(spec.worker_threads, spec.worker_cpus);
     prepared->max_chunk_frames = spec.max_chunk_frames;
@@ -344,6 +351,7 @@ std::int64_t Engine::receptive_field() const noexcept { return impl_->stack ? im
 std::int64_t Engine::in_channels() const noexcept { return impl_->stack ? impl_->stack->in_channels() : 0; }
 std::int64_t Engine::out_channels() const noexcept { return impl_->stack ? impl_->stack->out_channels() : 0; }
 std::size_t Engine::state_bytes() const noexcept { return impl_->executor ? impl_->executor->state_bytes() : 0; }
+Backend Engine::backend() const noexcept { return impl_->backend; }
 std::string Engine::device() const { return impl_->executor ? impl_->executor->description() : std::string(); }
 std::string Engine::failure() const {
   const char* why = impl_->executor ? impl_->executor->failure() : nullptr;

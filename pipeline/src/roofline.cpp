@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "halotap/kernels/executor.hpp"
 #include "halotap/kernels/roofline.hpp"
 #include "halotap/pipeline/errors.hpp"
 
@@ -51,6 +52,8 @@ Roofline measure_roofline(std::chrono::nanoseconds duration) {
     return roofline;
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
+  } catch (const kernels::BackendUnavailable& error) {
+    throw DeviceError(error.what());
   }
 }
 

@@ -12,36 +12,12 @@
 #include "cuda/pass.hpp"
 #include "cuda/pass_executor.hpp"
 #include "cuda/pass_kernels.hpp"
+#include "cuda/precision.hpp"
 #include "halotap/kernels/executor.hpp"
 
 namespace halotap::kernels {
 namespace cuda {
 namespace {
-
-Math math_of(Precision precision) {
-  switch (precision) {
-    case Precision::kTf32:
-      return Math::kTf32;
-    case Precision::kBf16:
-      return Math::kBf16;
-    case Precision::kFp16:
-      return Math::kFp16;
-    case Precision::kFp32:
-      break;
-  }
-  return Math::kFp32;
-}
-
-struct StreamDestroy {
-  void operator()(cudaStream_t stream) const noexcept { cudaStreamDestroy(stream); }
-};
-using OwnedStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDestroy>;
-
-OwnedStream make_stream() {
-  cudaStream_t stream = nullptr;
-  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  return OwnedStream(stream);
-}
 
 // A pass is layers + 2 kernels on one stream, with no copy beside them: the first reads the staged input out of the
 // host's memory and the last writes the staged output there.
@@ -86,6 +62,8 @@ class CudaPassDevice final : public PassDevice {
     in_channels_ = layers.front().channels;
     output_floats_ = layers.back().channels * shape.out_stride;
 
+    // Memory was set on the default stream, which ours does not wait for.
+    require(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
     // Every kernel that there will be, so that none is loaded later: slot 0 counts as fresh until a stream has run.
     const PassEntry warm_up{.frames = 1, .fresh = true, .held = true, .start_hold = true};
     if (!run({&warm_up, 1})) throw BackendUnavailable("backend cuda: the first run failed: " + std::string(failure_));

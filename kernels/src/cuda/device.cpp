@@ -69,4 +69,10 @@ void require(cudaError_t result, const char* call) {
   refuse(std::string(call) + ": " + cudaGetErrorString(result));
 }
 
+OwnedStream make_stream() {
+  cudaStream_t stream = nullptr;
+  require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return OwnedStream(stream);
+}
+
 }  // namespace halotap::kernels::cuda

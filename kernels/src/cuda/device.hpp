@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
+#include <type_traits>
 
 namespace halotap::kernels::cuda {
 
@@ -56,6 +56,14 @@ PinnedArray<T> allocate_pinned(std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) array[static_cast<std::size_t>(i)] = T{};
   return array;
 }
+
+struct StreamDestroy {
+  void operator()(cudaStream_t stream) const noexcept { cudaStreamDestroy(stream); }
+};
+using OwnedStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDestroy>;
+
+// A stream that does not wait for the default one. Throws as `require`. [control]
+OwnedStream make_stream();
 
 // Makes `device` the calling thread's current one, and the one before again at the end. [worker]
 class CurrentDevice {

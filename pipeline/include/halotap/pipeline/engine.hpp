@@ -107,6 +107,8 @@ class Engine {
   std::int64_t out_channels() const noexcept;
   // Bytes of history one stream keeps. [any thread, prepared]
   std::size_t state_bytes() const noexcept;
+  // What was taken: kCpu or kCuda. [any thread, prepared]
+  Backend backend() const noexcept;
   // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200)". [any thread, prepared]
   std::string device() const;
   // Why the device stopped computing, in one line, after a kDeviceFailed; empty before. [worker, prepared]

@@ -14,7 +14,8 @@ struct Roofline {
 };
 
 // Measures on the calling thread for about `duration`, half of it a figure, and at least five runs each. Throws
-// ConfigError when HALOTAP_ISA names no level of this build and processor. [control]
+// ConfigError when HALOTAP_ISA names no level of this build and processor, and DeviceError in a build without the CPU
+// backend. [control]
 Roofline measure_roofline(std::chrono::nanoseconds duration);
 
 }  // namespace halotap::pipeline
