@@ -89,7 +89,7 @@ fuzz:
 
 format:
 	@scripts/install-packages.sh lint
-	@git ls-files '*.cpp' '*.hpp' '*.h' | xargs clang-format-14 -i
+	@git ls-files '*.cpp' '*.hpp' '*.h' '*.cu' '*.cuh' | xargs clang-format-14 -i
 
 lint:
 	@scripts/install-packages.sh build lint

@@ -58,7 +58,7 @@ say "configuring and building in $build"
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DHALOTAP_CUDA=ON -DHALOTAP_TESTS=ON >"$log" 2>&1 ||
   { cat "$log"; exit 1; }
 grep '^halotap' "$log" || true
-programs=(kernels_tests cuda_tests cuda_engine_tests)
+programs=(kernels_tests cuda_tests cuda_engine_tests allocation_tests)
 cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target "${programs[@]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
 
 for program in "${programs[@]}"; do run_tests "$program"; done

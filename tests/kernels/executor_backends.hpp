@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct ExecutorBackend {
   std::function<std::unique_ptr<Executor>(std::shared_ptr<const Stack>, const ExecutorSpec&)> make;
   std::optional<std::string> missing = std::nullopt;  // why it cannot run on this machine
 };
+
+// How a test that fails names it.
+inline void PrintTo(const ExecutorBackend& backend, std::ostream* out) { *out << backend.name; }
 
 // Each program defines its own.
 std::vector<ExecutorBackend> executor_backends();

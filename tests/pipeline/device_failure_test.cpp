@@ -30,8 +30,7 @@ std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack,
 namespace halotap::pipeline {
 namespace {
 
-class DeviceFailure : public testing::Test {
- protected:
+struct DeviceFailure : testing::Test {
   DeviceFailure() {
     engine.prepare(model, {.backend = Backend::kCuda, .max_streams = 2, .max_chunk_frames = 10});
     for (int s = 0; s < 2; ++s) {

@@ -20,6 +20,8 @@ struct Fault {
 // Builds what it reads with the other library's types; numbers in double.
 class Builder final : public JsonHandler {
  public:
+  Builder() : root(nullptr) {}
+
   void null() override { put(nullptr); }
   void boolean(bool value) override { put(value); }
   void number(std::string_view text) override {

@@ -34,8 +34,8 @@ std::string missing() {
 class CudaEngine : public testing::Test {
  protected:
   void SetUp() override {
-    static const std::string why = missing();
-    if (!why.empty()) GTEST_SKIP() << why;
+    static const std::string kMissing = missing();
+    if (!kMissing.empty()) GTEST_SKIP() << kMissing;
   }
 };
 
