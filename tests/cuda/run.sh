@@ -36,7 +36,11 @@ run_tests() {
   "$build/bin/$1" --gtest_brief=1 >"$log" 2>&1 || status=$?
   count "$status"
   say "$1: $(grep -E '^\[  (PASSED|FAILED|SKIPPED)' "$log" | head -n 3 | tr -s ' \n' ' ') $((SECONDS - start)) s"
-  if [ "$status" != 0 ]; then grep -v '^\[  SKIPPED' "$log" | tail -n 60; fi
+  if [ "$status" != 0 ]; then
+    grep -v '^\[  SKIPPED' "$log" | tail -n 60
+  elif [ -n "$(in_log SKIPPED)" ]; then
+    say "skipped: $(grep -m 1 -A 1 ': Skipped' "$log" | tail -n 1)"
+  fi
 }
 
 # One run of a tool over the tests that a filter names is one check.
@@ -54,14 +58,39 @@ sanitize() {
   fi
 }
 
+# The golden cases through the command line, each cut at random and offline: one check a run.
+verify_cases() {
+  local folder tolerance start=$SECONDS before=$passed
+  for folder in tests/data/golden/*/; do
+    tolerance=$(sed -n 's/.*"torch_fp32_rel_l2": \([^,]*\),*/4 * \1 + 1e-7/p' "$folder/case.json")
+    tolerance=$(awk "BEGIN { print $tolerance }")
+    for cut in "--chunk random:1" --offline; do
+      # shellcheck disable=SC2086  # an option and its value
+      if "$build/bin/halotap" verify --model "$folder/model.yaml" --input "$folder/x.npy" --expect "$folder/y.npy" \
+        --backend cuda --rel-l2 "$tolerance" --abs 1e-30 $cut >"$log" 2>&1; then
+        passed=$((passed + 1))
+      else
+        failed=$((failed + 1))
+        say "halotap verify $folder $cut: failed"
+        cat "$log"
+      fi
+    done
+  done
+  say "halotap verify --backend cuda: $((passed - before)) golden cases and cuts, $((SECONDS - start)) s"
+}
+
 say "configuring and building in $build"
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DHALOTAP_CUDA=ON -DHALOTAP_TESTS=ON >"$log" 2>&1 ||
   { cat "$log"; exit 1; }
 grep '^halotap' "$log" || true
 programs=(kernels_tests cuda_tests cuda_engine_tests allocation_tests)
-cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target "${programs[@]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
+# Left out of the build where a library is missing.
+command_line=
+if grep -q '^halotap .*with: [^;]*command line' "$log"; then command_line=halotap; fi
+cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target "${programs[@]}" $command_line >"$log" 2>&1 || { cat "$log"; exit 1; }
 
 for program in "${programs[@]}"; do run_tests "$program"; done
+if [ -n "$command_line" ]; then verify_cases; fi
 
 # The sanitizers slow every launch down: the tests that launch each kernel in each way, once.
 blocks='*CudaBlock.AgreesWithTheReferenceOnEveryActivation*:*CudaBlock.ReadsAndWritesOnlyTheFramesThatAreReal*'
