@@ -69,7 +69,7 @@ elseif(HALOTAP_CUDA STREQUAL "AUTO" OR HALOTAP_CUDA STREQUAL "ON")
       set(HALOTAP_CUDA_FOUND "${CMAKE_CUDA_COMPILER_VERSION} for ${targets}")
     endif()
   else()
-    set(HALOTAP_CUDA_FOUND "none found")
+    set(HALOTAP_CUDA_FOUND "none that works here found")
   endif()
   if(HALOTAP_CUDA STREQUAL "ON" AND NOT HALOTAP_HAVE_CUDA)
     message(FATAL_ERROR "HALOTAP_CUDA=ON needs a CUDA toolkit of ${HALOTAP_LEAST_CUDA} or later and a C++ compiler that "
