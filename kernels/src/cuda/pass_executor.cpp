@@ -107,14 +107,21 @@ class PassExecutor final : public Executor {
     return entry;
   }
 
+  // Staged samples are planar, and so are many callers': a channel is then one run of memory.
+  static void copy(const ConstFrameView& from, const FrameView& to) {
+    if (from.frame_stride == 1 && to.frame_stride == 1) {
+      for (std::int64_t c = 0; c < from.channels; ++c) std::copy_n(&from(c, 0), from.frames, &to(c, 0));
+      return;
+    }
+    copy_blocks(from.channels, from.frames, [&](std::int64_t c, std::int64_t t) { to(c, t) = from(c, t); });
+  }
+
   // Makes the next `frames` frames of chunk i an item of the pass to come.
   void add_step(const SlotChunk& chunk, std::size_t i, std::int64_t frames) {
     const auto item = static_cast<std::int64_t>(entries_.size());
     const PassEntry entry = entry_of(chunk.slot, frames);
     const std::int64_t first = taken_[i];
-    float* staged = device_->input(item);
-    copy_blocks(chunk.input.channels, frames,
-                [&](std::int64_t c, std::int64_t t) { staged[c * shape_.in_stride + t] = chunk.input(c, first + t); });
+    copy(chunk.input.slice(first, frames), {device_->input(item), in_channels_, frames, shape_.in_stride, 1});
     if (entry.start_hold) {
       float* held = device_->frame_to_hold(item);
       if (stream(chunk.slot).fill == FillKind::kFrame) {
@@ -155,9 +162,8 @@ class PassExecutor final : public Executor {
     const std::int64_t early = std::clamp<std::int64_t>(lookahead_ - entry.received, 0, entry.frames);
     const std::int64_t frames = entry.frames - early;
     assert(frames == 0 || first + frames <= output.frames);
-    const float* given = device_->output(item) + early;
-    copy_blocks(output.channels, frames,
-                [&](std::int64_t o, std::int64_t t) { output(o, first + t) = given[o * shape_.out_stride + t]; });
+    if (frames == 0) return 0;  // the view may be empty
+    copy({device_->output(item) + early, output.channels, frames, shape_.out_stride, 1}, output.slice(first, frames));
     return frames;
   }
 
