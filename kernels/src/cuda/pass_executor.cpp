@@ -161,8 +161,8 @@ class PassExecutor final : public Executor {
   std::int64_t emit(const PassEntry& entry, std::int64_t item, const FrameView& output, std::int64_t first) const {
     const std::int64_t early = std::clamp<std::int64_t>(lookahead_ - entry.received, 0, entry.frames);
     const std::int64_t frames = entry.frames - early;
-    assert(frames == 0 || first + frames <= output.frames);
     if (frames == 0) return 0;  // the view may be empty
+    assert(first + frames <= output.frames);
     copy({device_->output(item) + early, output.channels, frames, shape_.out_stride, 1}, output.slice(first, frames));
     return frames;
   }
