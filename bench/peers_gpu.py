@@ -25,7 +25,6 @@ import torch.nn.functional as F
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 1
 REPLAYS = 20
-FLOAT_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,8 @@ def pytorch_rows(shape, compile_too):
     if compile_too:
         mode = "max-autotune-no-cudagraphs"
         variants += [("compiled, convolution form", False, mode), ("compiled, matmul form", True, mode)]
-    for precision in ("fp32", "tf32", "bf16", "fp16"):
-        dtype = FLOAT_TYPES.get(precision, torch.float32)
+    for precision in ("fp32", "tf32", "bf16"):
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
         weights = make_weights(shape, dtype)
