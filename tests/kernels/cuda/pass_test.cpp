@@ -78,7 +78,8 @@ TEST(PassShape, KeepsItsWindowsBounded) {
   for (const std::int64_t streams : {1, 100, 20'000, 1 << 20}) {
     for (const std::int64_t chunk : {1, 64, 100'000}) {
       const PassShape shape = make_pass_shape(stack, {streams, chunk});
-      EXPECT_LE(shape.max_items * shape.window_floats, kWindowFloats + std::int64_t{4} * 720) << streams << " x " << chunk;
+      EXPECT_LE(shape.max_items * shape.window_floats, kWindowFloats + std::int64_t{4} * 720)
+          << streams << " x " << chunk;
       EXPECT_GE(shape.step_frames, std::min<std::int64_t>(chunk, 16));
       EXPECT_GE(shape.max_items, std::min<std::int64_t>(streams, 1000));
     }
