@@ -5,18 +5,20 @@
 JOBS ?= $(shell nproc)
 # Compiles again only what changed, when ccache is there.
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache 2>/dev/null)
+export CMAKE_CUDA_COMPILER_LAUNCHER ?= $(CMAKE_CXX_COMPILER_LAUNCHER)
 
 # Says nothing but the one line of what was found and chosen, warnings and errors.
 configure = @cmake --preset $(1) >/dev/null
 build = @cmake --build --preset $(1) --parallel $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build demo test test-levels bench bench-peers sanitize fuzz format lint clean
+.PHONY: help packages build demo test test-levels test-cuda bench bench-peers sanitize fuzz format lint clean
 
 help:
 	@echo "make demo         replay a recording of speech through the cochlea model: figures and a picture in out/"
 	@echo "make test         build, then run every test"
 	@echo "make test-levels  the tests again at every SIMD level of this processor"
+	@echo "make test-cuda    build and run what needs a card, under Compute Sanitizer too (installs nothing)"
 	@echo "make build        build the command line: build/bin/halotap"
 	@echo "make bench        measure one block and a stack of eight on this machine"
 	@echo "make bench-peers  the same nets in halotap, ONNX Runtime and PyTorch, in turn (fetches 3 GB into build-peers/)"
@@ -53,6 +55,9 @@ test-levels:
 	$(call build,release)
 	@scripts/test-simd-levels.sh --parallel $(JOBS)
 
+test-cuda:
+	@JOBS=$(JOBS) tests/cuda/run.sh
+
 bench: build
 	@build/bin/halotap bench block
 	@build/bin/halotap bench stack --layers 8 --channels 128 --kernel 5 --chunk 1
@@ -84,7 +89,7 @@ fuzz:
 
 format:
 	@scripts/install-packages.sh lint
-	@git ls-files '*.cpp' '*.hpp' '*.h' | xargs clang-format-14 -i
+	@git ls-files '*.cpp' '*.hpp' '*.h' '*.cu' '*.cuh' | xargs clang-format-14 -i
 
 lint:
 	@scripts/install-packages.sh build lint

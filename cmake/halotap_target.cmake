@@ -1,10 +1,13 @@
 # What every target of the project has in common: warnings and the chosen sanitizer.
 
 function(halotap_target_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow $<$<BOOL:${HALOTAP_WERROR}>:-Werror>)
+  # nvcc hands the host compiler code of its own that is not pedantic.
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;$<$<BOOL:${HALOTAP_WERROR}>:-Werror>>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${HALOTAP_WERROR}>:-Werror=all-warnings>>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # It sees overlapping copies in "text" + std::string where there are none (GCC bug 105651).
-    target_compile_options(${target} PRIVATE -Wno-restrict)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
   endif()
   if(HALOTAP_SANITIZER STREQUAL "address")
     set(flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -18,6 +21,6 @@ function(halotap_target_options target)
   if(HALOTAP_FUZZ)
     list(APPEND flags -fsanitize=fuzzer-no-link)
   endif()
-  target_compile_options(${target} PRIVATE ${flags})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${flags}>)
   target_link_options(${target} PRIVATE ${flags})
 endfunction()

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 
-git ls-files '*.cpp' '*.hpp' '*.h' | xargs clang-format-14 --dry-run -Werror
+git ls-files '*.cpp' '*.hpp' '*.h' '*.cu' '*.cuh' | xargs clang-format-14 --dry-run -Werror
 echo "format: clean"
 
 git ls-files '*.sh' .ci/run | xargs shellcheck

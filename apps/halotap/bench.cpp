@@ -9,11 +9,14 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "build_info.hpp"
+#include "halotap/pipeline/device_timing.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/latency.hpp"
@@ -46,6 +49,7 @@ struct BenchOptions {
   std::int64_t chunk_frames = 64;
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
+  pipeline::SampleType samples = pipeline::SampleType::kFloat32;  // in a card's memory; block only
   double seconds = 2;
   bool json = false;
 };
@@ -167,6 +171,20 @@ void require_reasonable_samples(const BenchOptions& options, const kernels::Stac
                   "input and output samples");
 }
 
+// The kernels alone, on the card, beside a copy there of the same bytes.
+void measure_on_device(const BenchOptions& options, const pipeline::Model& model, ordered_json& json) {
+  const pipeline::DeviceTiming timing =
+      pipeline::time_on_device(model, {options.streams, options.chunk_frames, options.precision, options.samples});
+  json["kernels"] = timing.kernels;
+  json["kernel_cold_us"] = timing.cold_us;
+  json["kernel_warm_us"] = timing.warm_us;
+  json["kernel_bytes"] = timing.bytes;
+  json["device_copy_cold_us"] = timing.copy_cold_us;
+  json["device_copy_warm_us"] = timing.copy_warm_us;
+  json["copy_ratio"] = timing.cold_us / timing.copy_cold_us;
+  json["rel_l2"] = timing.rel_l2;
+}
+
 // Measures `model` and adds the figures to `json`, which holds the arguments already.
 void measure(const BenchOptions& options, const pipeline::Model& model, std::mt19937_64& random, ordered_json& json) {
   const kernels::Stack& stack = *model.stack;
@@ -190,16 +208,21 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
     const pipeline::Status outcome = engine.process(chunks);
     if (outcome != pipeline::Status::kOk) status = outcome;
   };
+  const bool on_cpu = engine.backend() == pipeline::Backend::kCpu;
+  if (on_cpu && options.samples != pipeline::SampleType::kFloat32) {
+    throw pipeline::ConfigError("--samples: the cpu backend computes on fp32");
+  }
   pipeline::LatencyHistogram untimed;
   pipeline::LatencyHistogram times;
   pipeline::Roofline roofline;
   time_calls(options.seconds / 10, 3, process, untimed);  // caches, branch predictors and the clock rate settle
   const Clock::time_point end = Clock::now() + duration(options.seconds);
   while (times.count() < kLeastCalls || Clock::now() < end) {
-    roofline.sample();
+    if (on_cpu) roofline.sample();
     time_calls(0, 3, process, untimed);  // the samples leave other data in the caches
     time_calls(kRooflineSeconds, 1, process, times);
   }
+  if (status == pipeline::Status::kDeviceFailed) throw pipeline::DeviceError("bench: " + engine.failure());
   if (status != pipeline::Status::kOk) {
     throw pipeline::Error("bench: the engine refused a call: " + std::string(pipeline::to_string(status)));
   }
@@ -216,17 +239,23 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
   json["max_us"] = microseconds(times.max());
   json["macs"] = macs;
   const double gflops = 2 * static_cast<double>(macs) / (p50_us * 1e3);
-  const double peak_gflops = roofline.gflops();
-  json["gflops"] = gflops;
-  json["peak_gflops"] = peak_gflops;
-  json["peak_fraction"] = gflops / peak_gflops;
   const double gbytes_per_s = static_cast<double>(bytes) / (p50_us * 1e3);
-  const double l2_gbytes_per_s = roofline.l2_gbytes_per_s();
-  json["bytes"] = bytes;
-  json["gbytes_per_s"] = gbytes_per_s;
-  json["l2_gbytes_per_s"] = l2_gbytes_per_s;
-  json["bytes_fraction"] = gbytes_per_s / l2_gbytes_per_s;
-  json["copy_us"] = measure_copy_us(sample_bytes, random);
+  json["gflops"] = gflops;
+  if (on_cpu) {
+    const double peak_gflops = roofline.gflops();
+    const double l2_gbytes_per_s = roofline.l2_gbytes_per_s();
+    json["peak_gflops"] = peak_gflops;
+    json["peak_fraction"] = gflops / peak_gflops;
+    json["bytes"] = bytes;
+    json["gbytes_per_s"] = gbytes_per_s;
+    json["l2_gbytes_per_s"] = l2_gbytes_per_s;
+    json["bytes_fraction"] = gbytes_per_s / l2_gbytes_per_s;
+    json["copy_us"] = measure_copy_us(sample_bytes, random);
+  } else {
+    json["bytes"] = bytes;
+    json["gbytes_per_s"] = gbytes_per_s;
+    measure_on_device(options, model, json);
+  }
   json["noise_max_us"] = measure_noise_us();
   json["device"] = engine.device();
   json["compiler"] = kCompiler;
@@ -242,7 +271,7 @@ void print(const ordered_json& json, bool as_json) {
     const std::string text = value.is_number_float() ? format_number(value.get<double>())
                              : value.is_string()     ? value.get<std::string>()
                                                      : value.dump();
-    std::cout << key << std::string(key.size() < 17 ? 17 - key.size() : 1, ' ') << text << '\n';
+    std::cout << key << std::string(key.size() < 20 ? 20 - key.size() : 1, ' ') << text << '\n';
   }
 }
 
@@ -306,15 +335,27 @@ void add_measuring_options(CLI::App& app, BenchOptions& options) {
   app.add_flag("--json", options.json, "Print one JSON object");
 }
 
+std::optional<pipeline::SampleType> parse_samples(std::string_view word) {
+  if (word == "fp32") return pipeline::SampleType::kFloat32;
+  if (word == "bf16") return pipeline::SampleType::kBfloat16;
+  if (word == "fp16") return pipeline::SampleType::kFloat16;
+  return std::nullopt;
+}
+
 constexpr const char* kFigures =
-    "Times are those of one call of the engine; p50_us is the median. macs: multiply-accumulates a call; gflops:\n"
-    "2 macs / p50_us; peak_gflops: what a loop of multiply-adds reaches on this core in the same run. bytes: weights,\n"
-    "input and output, each once; gbytes_per_s: bytes / p50_us; l2_gbytes_per_s: what a loop reaches that reads 512 "
-    "KiB\n"
-    "again and again. copy_us: median time of copying as many bytes as the call reads and writes. noise_max_us: the\n"
-    "longest time this machine kept an idle loop from running. Input is random, from a fixed seed, and so are the "
-    "weights\n"
-    "of a model that is not from a file.\n\n";
+    "Times are those of one call of the engine, from the caller's memory and back into it; p50_us is the median.\n"
+    "macs: multiply-accumulates a call; gflops: 2 macs / p50_us; bytes: weights, input and output, each once;\n"
+    "gbytes_per_s: bytes / p50_us. noise_max_us: the longest time this machine kept an idle loop from running.\n"
+    "On the CPU: peak_gflops: what a loop of multiply-adds reaches on this core in the same run; l2_gbytes_per_s: "
+    "what\n"
+    "a loop reaches that reads 512 KiB again and again; copy_us: median time of copying as many bytes as the call "
+    "reads\n"
+    "and writes. On a card: kernel_cold_us, kernel_warm_us: the kernels alone over the whole batch, with inputs that "
+    "the\n"
+    "card's cache does not hold and with one that it may; device_copy_cold_us, device_copy_warm_us: a copy there of "
+    "the\n"
+    "same bytes; copy_ratio: kernel_cold_us / device_copy_cold_us; rel_l2: error against the reference, in double.\n"
+    "Input is random, from a fixed seed, and so are the weights of a model that is not from a file.\n\n";
 
 }  // namespace
 
@@ -343,6 +384,10 @@ void add_bench(CLI::App& app, Command& chosen) {
   add_count(*block_command, "--dilation", block->dilations.front(), kernels::kMaxHaloFrames, "Frames between taps");
   add_count(*block_command, "--frames", block->chunk_frames, kMaxNumbers, "Frames a recording");
   add_measuring_options(*block_command, *block);
+  add_value(*block_command, "--samples", block->samples, parse_samples, "fp32|bf16|fp16", "fp32, bf16 or fp16",
+            "Samples in the card's memory, for kernel_cold_us and what is beside it")
+      ->default_str("fp32")
+      ->group("Engine");
   block_command->footer(std::string(kFigures) +
                         "Example:\n"
                         "  halotap bench block --batch 16 --channels 128 --kernel 5 --dilation 2 --frames 2048");

@@ -36,10 +36,10 @@ Recording read_whole(io::Source& source, const io::SessionSpec& spec) {
   }
 }
 
-void require_ok(pipeline::Status status) {
-  if (status != pipeline::Status::kOk) {
-    throw pipeline::Error("the engine refused a call: " + std::string(pipeline::to_string(status)));
-  }
+void require_ok(const pipeline::Engine& engine, pipeline::Status status) {
+  const std::string text(pipeline::to_string(status));
+  if (status == pipeline::Status::kDeviceFailed) throw pipeline::DeviceError(text + ": " + engine.failure());
+  if (status != pipeline::Status::kOk) throw pipeline::Error("the engine refused a call: " + text);
 }
 
 // The window of one stream on samples [frames, streams, channels].
@@ -68,19 +68,19 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
   std::vector<pipeline::StreamChunk> chunks(static_cast<std::size_t>(streams));
   for (std::int64_t s = 0; s < streams; ++s) {
     pipeline::StreamChunk& chunk = chunks[static_cast<std::size_t>(s)];
-    require_ok(engine.open(chunk.stream));
+    require_ok(engine, engine.open(chunk.stream));
     chunk.input = stream_view(recording.samples.data(), s, streams, in_channels, frames);
     chunk.output = stream_view(result.data(), s, streams, out_channels, frames);
   }
 
   Processed processed;
   const Clock::time_point computing = Clock::now();
-  require_ok(engine.process(chunks));
+  require_ok(engine, engine.process(chunks));
   processed.report.step_time.record(Clock::now() - computing);
   for (const pipeline::StreamChunk& chunk : chunks) {
     std::int64_t flushed = 0;
     const std::int64_t emitted = chunk.frames_emitted;
-    require_ok(engine.flush(chunk.stream, chunk.output.slice(emitted, frames - emitted), flushed));
+    require_ok(engine, engine.flush(chunk.stream, chunk.output.slice(emitted, frames - emitted), flushed));
     processed.report.frames_out = emitted + flushed;
   }
   // All is written before any sink is finished: whatever fails until here leaves no output under its name.
@@ -124,7 +124,7 @@ void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Pr
             "What computes; auto takes the best there is")
       ->default_str("auto")
       ->group("Engine");
-  add_value(app, "--precision", precision, pipeline::parse_precision, "fp32|tf32|bf16", "fp32, tf32 or bf16",
+  add_value(app, "--precision", precision, pipeline::parse_precision, "fp32|tf32|bf16|fp16", "fp32, tf32, bf16 or fp16",
             "Arithmetic of the channel mix; what a backend lacks is refused")
       ->default_str("fp32")
       ->group("Engine");

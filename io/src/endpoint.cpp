@@ -15,11 +15,13 @@
 #include "csv/csv_source.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "in_quotes.hpp"
-#include "jsonl/jsonl_sink.hpp"
 #include "npy/npy_sink.hpp"
 #include "npy/npy_source.hpp"
 #include "select/selected_source.hpp"
 #include "synth/synth_source.hpp"
+#ifdef HALOTAP_HAVE_JSON
+#include "jsonl/jsonl_sink.hpp"
+#endif
 #ifdef HALOTAP_HAVE_NPZ
 #include "npy/npz.hpp"
 #endif
@@ -69,6 +71,11 @@ constexpr OpenSink kOpenNpzSink = open_npz_sink;
 constexpr OpenSource kOpenNpzSource = nullptr;
 constexpr OpenSink kOpenNpzSink = nullptr;
 #endif
+#ifdef HALOTAP_HAVE_JSON
+constexpr OpenSink kOpenJsonlSink = open_jsonl_sink;
+#else
+constexpr OpenSink kOpenJsonlSink = nullptr;
+#endif
 #ifdef HALOTAP_HAVE_PLOT
 constexpr OpenSink kOpenPngSink = open_png_sink;
 #else
@@ -77,7 +84,8 @@ constexpr OpenSink kOpenPngSink = nullptr;
 
 constexpr std::string_view kNoAudio = "audio file support (libsndfile)";
 constexpr std::string_view kNoArchives = ".npz support (libzip)";
-constexpr std::string_view kNoPictures = "picture support (cairo)";
+constexpr std::string_view kNoPictures = "picture support (cairo and nlohmann_json)";
+constexpr std::string_view kNoJson = "JSON support (nlohmann_json)";
 
 constexpr std::array kSources = {
     Endpoint<OpenSource>{"npy", open_npy_source, "", "rate, channels, resample"},
@@ -95,7 +103,7 @@ constexpr std::array kSinks = {
     Endpoint<OpenSink>{"npy", open_npy_sink, "", ""},
     Endpoint<OpenSink>{"npz", kOpenNpzSink, kNoArchives, "array"},
     Endpoint<OpenSink>{"csv", open_csv_sink, "", "delimiter", true, true},
-    Endpoint<OpenSink>{"jsonl", open_jsonl_sink, "", "", true, true},
+    Endpoint<OpenSink>{"jsonl", kOpenJsonlSink, kNoJson, "", true, true},
     Endpoint<OpenSink>{"wav", kOpenAudioSink, kNoAudio, ""},
     Endpoint<OpenSink>{"png", kOpenPngSink, kNoPictures, ""},
 };

@@ -57,10 +57,10 @@ class Session {
     report_.stopped = stop_asked();
     for (;;) {
       const pipeline::Pipeline::Step step = pipeline_.drain();
+      write(step);
       if (step.frames_in == 0 && step.frames_out == 0) {
         break;
       }
-      write(step);
     }
     // All frames are written before any sink is finished: whatever fails until here leaves no output under its name.
     for (const auto& sink : sinks_) {
@@ -136,6 +136,9 @@ class Session {
   }
 
   void write(const pipeline::Pipeline::Step& step) {
+    if (step.status != pipeline::Status::kOk) {
+      throw pipeline::DeviceError(std::string(pipeline::to_string(step.status)) + ": " + pipeline_.engine().failure());
+    }
     if (step.frames_out == 0) {
       return;
     }

@@ -29,7 +29,7 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
     config.backend = backend->word({Backend::kAuto, Backend::kCpu, Backend::kCuda});
   }
   if (const auto precision = model.optional("precision")) {
-    config.precision = precision->word({Precision::kFp32, Precision::kTf32, Precision::kBf16});
+    config.precision = precision->word({Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16});
   }
   model.refuse_unknown_keys();
 

@@ -21,15 +21,33 @@ constexpr std::int64_t kMaxWorkerThreads = 256;
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
                                    std::pair{Backend::kCuda, std::string_view{"cuda"}}};
-constexpr std::array kPrecisionNames{std::pair{Precision::kFp32, std::string_view{"fp32"}},
-                                     std::pair{Precision::kTf32, std::string_view{"tf32"}},
-                                     std::pair{Precision::kBf16, std::string_view{"bf16"}}};
 
 void require_range(const char* field, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most) {
     throw ConfigError(std::string(field) + ": expected 1 to " + std::to_string(most) + ", got " +
                       std::to_string(value));
   }
+}
+
+struct Chosen {
+  Backend backend;
+  std::unique_ptr<kernels::Executor> executor;
+};
+
+Chosen make_executor(const std::shared_ptr<const kernels::Stack>& stack, const EngineSpec& spec) {
+  const kernels::ExecutorSpec executor_spec{spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1,
+                                            spec.precision};
+  if (spec.backend == Backend::kCuda) return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
+  if (spec.backend == Backend::kAuto && spec.worker_threads == 0) {
+    // Whatever keeps the card from it, the CPU may do: its own refusal is the one that the user reads.
+    try {
+      return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
+    } catch (const std::bad_alloc&) {
+    } catch (const std::invalid_argument&) {
+    } catch (const kernels::BackendUnavailable&) {
+    }
+  }
+  return {Backend::kCpu, kernels::make_cpu_executor(stack, executor_spec)};
 }
 
 bool is_sound(const ConstFrameView& view) {
@@ -45,22 +63,8 @@ std::string_view to_string(Backend backend) {
   return "?";
 }
 
-std::string_view to_string(Precision precision) {
-  for (const auto& [value, name] : kPrecisionNames) {
-    if (value == precision) return name;
-  }
-  return "?";
-}
-
 std::optional<Backend> parse_backend(std::string_view word) {
   for (const auto& [value, name] : kBackendNames) {
-    if (name == word) return value;
-  }
-  return std::nullopt;
-}
-
-std::optional<Precision> parse_precision(std::string_view word) {
-  for (const auto& [value, name] : kPrecisionNames) {
     if (name == word) return value;
   }
   return std::nullopt;
@@ -77,6 +81,7 @@ struct Engine::Impl {
   EngineCounters counters;
 
   std::shared_ptr<const kernels::Stack> stack;
+  Backend backend = Backend::kAuto;
   std::unique_ptr<kernels::Executor> executor;
   std::unique_ptr<WorkerPool> workers;  // none: the caller's thread computes
   std::int64_t max_chunk_frames = 0;
@@ -161,19 +166,18 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
     throw ConfigError("worker_cpus: expected none or one a worker thread (" + std::to_string(spec.worker_threads) +
                       "), got " + std::to_string(spec.worker_cpus.size()));
   }
-  if (spec.backend == Backend::kCuda) {
-    throw DeviceError("backend cuda: this version computes on the CPU only; expected auto or cpu");
-  }
-  if (spec.precision != Precision::kFp32) {
-    throw ConfigError("precision: the cpu backend computes in fp32, got " + std::string(to_string(spec.precision)));
+  if (spec.backend == Backend::kCuda && spec.worker_threads > 0) {
+    throw ConfigError("worker_threads: the cuda backend computes on the device, expected 0, got " +
+                      std::to_string(spec.worker_threads));
   }
 
   auto prepared = std::make_unique<Impl>();
   const auto streams = static_cast<std::size_t>(spec.max_streams);
   try {
     prepared->stack = model.stack;
-    prepared->executor =
-        kernels::make_cpu_executor(model.stack, {spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1});
+    Chosen chosen = make_executor(model.stack, spec);
+    prepared->backend = chosen.backend;
+    prepared->executor = std::move(chosen.executor);
     if (spec.worker_threads > 0)
       prepared->workers = std::make_unique<WorkerPool>(spec.worker_threads, spec.worker_cpus);
     prepared->max_chunk_frames = spec.max_chunk_frames;
@@ -187,6 +191,8 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
                       " frames) does not fit in memory");
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
+  } catch (const kernels::BackendUnavailable& error) {
+    throw DeviceError(error.what());
   }
   // Generations go on from those of an earlier prepare: the ids of its streams stay unknown.
   std::uint32_t generation = 0;
@@ -204,6 +210,9 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   kernels::SlotChunk chunk{0, kernels::interleaved(frame.data(), inputs, 1),
                            kernels::interleaved(result.data(), outputs, 1), 0};
   prepared->executor->process({&chunk, 1}, 0);
+  if (const char* failure = prepared->executor->failure()) {
+    throw DeviceError("the device failed on the first frame: " + std::string(failure));
+  }
   impl_ = std::move(prepared);
 }
 
@@ -284,6 +293,12 @@ Status Engine::process(std::span<StreamChunk> chunks) noexcept HALOTAP_NONBLOCKI
   }
 
   impl.compute_batch();
+  if (impl.executor->failure() != nullptr) {
+    for (const std::size_t entry : impl.batch_entries) chunks[entry].status = Status::kDeviceFailed;
+    impl.counters.calls_refused += impl.batch_entries.size();
+    impl.published.store(impl.counters);
+    return Status::kDeviceFailed;
+  }
 
   for (std::size_t i = 0; i < impl.batch.size(); ++i) {
     const kernels::SlotChunk& done = impl.batch[i];
@@ -315,10 +330,13 @@ Status Engine::flush(StreamId stream, FrameView output, std::int64_t& frames_emi
   } else if (output.frames < impl.in_flight(*slot)) {
     status = Status::kOutputTooShort;
   }
+  if (status == Status::kOk) {
+    frames_emitted = impl.executor->flush(stream.slot, output);
+    if (impl.executor->failure() != nullptr) status = Status::kDeviceFailed;
+  }
   if (status != Status::kOk) {
     ++impl.counters.calls_refused;
   } else {
-    frames_emitted = impl.executor->flush(stream.slot, output);
     impl.counters.frames_out += static_cast<std::uint64_t>(frames_emitted);
     impl.counters.frames_in_flight -= static_cast<std::uint64_t>(frames_emitted);
     slot->received = 0;
@@ -333,7 +351,12 @@ std::int64_t Engine::receptive_field() const noexcept { return impl_->stack ? im
 std::int64_t Engine::in_channels() const noexcept { return impl_->stack ? impl_->stack->in_channels() : 0; }
 std::int64_t Engine::out_channels() const noexcept { return impl_->stack ? impl_->stack->out_channels() : 0; }
 std::size_t Engine::state_bytes() const noexcept { return impl_->executor ? impl_->executor->state_bytes() : 0; }
+Backend Engine::backend() const noexcept { return impl_->backend; }
 std::string Engine::device() const { return impl_->executor ? impl_->executor->description() : std::string(); }
+std::string Engine::failure() const {
+  const char* why = impl_->executor ? impl_->executor->failure() : nullptr;
+  return why != nullptr ? why : "";
+}
 EngineCounters Engine::counters() const noexcept { return impl_->published.load(); }
 
 }  // namespace halotap::pipeline

@@ -24,6 +24,8 @@ std::string_view to_string(Status status) noexcept {
       return "the output has no room for the frames to emit";
     case Status::kInvalidFill:
       return "the fill needs a frame of finite samples";
+    case Status::kDeviceFailed:
+      return "the device stopped computing";
   }
   return "unknown status";
 }

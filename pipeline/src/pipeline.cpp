@@ -78,17 +78,15 @@ struct Pipeline::Impl {
     }
     // Every entry is well formed by construction, and all streams advance together.
     const Status status = engine.process(chunks);
-    assert(status == Status::kOk);
-    static_cast<void>(status);
-    return {frames, chunks.front().frames_emitted, output.data()};
+    assert(status == Status::kOk || status == Status::kDeviceFailed);
+    return {frames, status == Status::kOk ? chunks.front().frames_emitted : 0, output.data(), status};
   }
 
   Step flush() noexcept {
-    Step step{0, 0, output.data()};
-    for (std::int64_t s = 0; s < streams; ++s) {
-      const Status status = engine.flush(ids[static_cast<std::size_t>(s)], output_of(s), step.frames_out);
-      assert(status == Status::kOk);
-      static_cast<void>(status);
+    Step step{0, 0, output.data(), Status::kOk};
+    for (std::int64_t s = 0; s < streams && step.status == Status::kOk; ++s) {
+      step.status = engine.flush(ids[static_cast<std::size_t>(s)], output_of(s), step.frames_out);
+      assert(step.status == Status::kOk || step.status == Status::kDeviceFailed);
     }
     return step;
   }

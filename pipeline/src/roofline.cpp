@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "halotap/kernels/executor.hpp"
 #include "halotap/kernels/roofline.hpp"
 #include "halotap/pipeline/errors.hpp"
 
@@ -55,6 +56,8 @@ void Roofline::sample() {
     l2_gbytes_per_s_.push_back(rate([&data] { return kernels::read_loop(data, kPasses); }));
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
+  } catch (const kernels::BackendUnavailable& error) {
+    throw DeviceError(error.what());
   }
 }
 

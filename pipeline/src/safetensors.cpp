@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <span>
+#include <system_error>
+#include <tuple>
+
+#include "json_reader.hpp"
 
 namespace halotap::pipeline {
 namespace {
@@ -41,41 +45,38 @@ std::optional<std::uint64_t> size_bytes_of(std::string_view dtype) {
 // at once. The grammar is three levels deep, which bounds the nesting:
 //
 //     { name: { "dtype": text, "shape": [integers], "data_offsets": [integers] }, "__metadata__": { text: text } }
-class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
+class HeaderReader : public JsonHandler {
  public:
   HeaderReader(std::string place, std::map<std::string, TensorEntry, std::less<>>& tensors)
       : place_(std::move(place)), tensors_(tensors) {}
 
-  bool null() override { refuse("null"); }
-  bool boolean(bool value) override { refuse(value ? "true" : "false"); }
-  bool number_integer(number_integer_t value) override { refuse(std::to_string(value)); }
-  bool number_float(number_float_t, const string_t& text) override { refuse(text); }
-  bool binary(binary_t&) override { refuse("bytes"); }
+  void null() override { refuse("null"); }
+  void boolean(bool value) override { refuse(value ? "true" : "false"); }
 
-  bool number_unsigned(number_unsigned_t value) override {
-    if (level_ != Level::kNumbers) refuse(std::to_string(value));
-    if (value > static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max())) refuse(std::to_string(value));
+  void number(std::string_view text) override {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool whole = error == std::errc() && end == text.data() + text.size() && value >= 0;
+    if (level_ != Level::kNumbers || !whole) refuse(std::string(text));
     if (field_ == Field::kShape && tensor_->second.shape.size() == kMaxAxes) {
       fail(where() + "expected at most " + std::to_string(kMaxAxes) + " axes, got more");
     }
     if (field_ == Field::kOffsets && offsets_.size() == 2) fail(where() + "expected 2 integers, got more");
     if (field_ == Field::kShape) {
-      tensor_->second.shape.push_back(static_cast<std::int64_t>(value));
+      tensor_->second.shape.push_back(value);
     } else {
-      offsets_.push_back(value);
+      offsets_.push_back(static_cast<std::uint64_t>(value));
     }
-    return true;
   }
 
-  bool string(string_t& text) override {
-    if (level_ == Level::kMetadata) return true;
+  void string(const std::string& text) override {
+    if (level_ == Level::kMetadata) return;
     if (level_ != Level::kTensor || field_ != Field::kDtype) refuse(in_quotes(text));
     if (!size_bytes_of(text)) fail(where() + "expected a dtype of the format, got " + in_quotes(text));
     tensor_->second.dtype = text;
-    return true;
   }
 
-  bool start_object(std::size_t) override {
+  void start_object() override {
     if (level_ == Level::kStart) {
       level_ = Level::kRoot;
     } else if (level_ == Level::kRoot) {
@@ -83,10 +84,9 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else {
       refuse("an object");
     }
-    return true;
   }
 
-  bool key(string_t& text) override {
+  void key(const std::string& text) override {
     if (level_ == Level::kRoot) {
       open_entry(text);
     } else if (level_ == Level::kMetadata) {
@@ -96,29 +96,22 @@ class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
     } else {
       open_field(text);
     }
-    return true;
   }
 
-  bool end_object() override {
+  void end_object() override {
     if (level_ == Level::kTensor) close_tensor();
     level_ = level_ == Level::kRoot ? Level::kStart : Level::kRoot;
-    return true;
   }
 
-  bool start_array(std::size_t) override {
+  void start_array() override {
     if (level_ != Level::kTensor || field_ == Field::kDtype) refuse("a list");
     level_ = Level::kNumbers;
-    return true;
   }
 
-  bool end_array() override {
-    level_ = Level::kTensor;
-    return true;
-  }
+  void end_array() override { level_ = Level::kTensor; }
 
-  bool parse_error(std::size_t position, const std::string& token, const nlohmann::detail::exception&) override {
-    // The parser counts characters read, so the offending one is the last.
-    const std::uint64_t byte = kLengthBytes + (position > 0 ? position - 1 : 0);
+  void syntax_error(std::size_t position, std::string_view token) override {
+    const std::uint64_t byte = kLengthBytes + position;
     fail(place_ + "header, byte " + std::to_string(byte) + ": expected JSON, got " + in_quotes(token));
   }
 
@@ -264,7 +257,6 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
 
   std::string header(header_bytes, '\0');
   file_.read(kLengthBytes, header);
-  // The parser would skip a byte order mark and take a NUL for the end of the text.
   if (!header.starts_with('{')) {
     fail(Fault::kModel, place + "header, byte 8: expected '{', got " + in_quotes(header.substr(0, 1)));
   }
@@ -273,7 +265,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
          place + "header, byte " + std::to_string(kLengthBytes + nul) + ": expected JSON, got a NUL byte");
   }
   HeaderReader reader(place, tensors_);
-  nlohmann::json::sax_parse(header, &reader);
+  read_json(header, reader);
 
   data_offset_ = kLengthBytes + header_bytes;
   check_spans();

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <regex>
 
 #include "program.hpp"
@@ -113,11 +114,13 @@ TEST(CommandLine, ControlCharactersOfAFileNameDoNotReachTheTerminal) {
 
 TEST(CommandLine, AMissingBackendIsADeviceFailure) {
   test::ScratchFolder folder;
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);  // the program shall find no card, whatever this machine has
   const Outcome outcome =
       run_halotap({"replay", "--model", golden("stack_same", "model.yaml"), "--input", golden("stack_same", "x.npy"),
                    "--output", folder.file("y.npy"), "--backend", "cuda"});
+  unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_EQ(outcome.exit_code, 3);
-  expect_one_message(outcome, "cuda");
+  expect_one_message(outcome, "backend cuda: ");
   EXPECT_EQ(folder.entries(), 0u);
 }
 

@@ -118,7 +118,7 @@ TEST(PipelineConfig, RefusesValuesOutOfRange) {
   EXPECT_EQ(refused(replaced(kWhole, "backend: cpu", "backend: tpu")),
             "p.yaml:3:42: key 'model.backend': expected one of auto, cpu or cuda, got 'tpu'");
   EXPECT_EQ(refused(replaced(kWhole, "precision: bf16", "precision: fp64")),
-            "p.yaml:3:58: key 'model.precision': expected one of fp32, tf32 or bf16, got 'fp64'");
+            "p.yaml:3:58: key 'model.precision': expected one of fp32, tf32, bf16 or fp16, got 'fp64'");
   EXPECT_EQ(refused(replaced(kWhole, "drop_newest", "drop_oldest")),
             "p.yaml:5:36: key 'ring.on_full': expected drop_newest, got 'drop_oldest'");
 }

@@ -162,8 +162,28 @@ TEST_F(EngineTest, RefusesSpecsThatItCannotKeep) {
   EXPECT_THROW(other.prepare(Model(), {}), ConfigError);
   EXPECT_THROW(other.prepare(lookahead_model(1), {.max_streams = 0}), ConfigError);
   EXPECT_THROW(other.prepare(lookahead_model(1), {.max_chunk_frames = 0}), ConfigError);
-  EXPECT_THROW(other.prepare(lookahead_model(1), {.precision = Precision::kBf16}), ConfigError);
-  EXPECT_THROW(other.prepare(lookahead_model(1), {.backend = Backend::kCuda}), DeviceError);
+  EXPECT_THROW(other.prepare(lookahead_model(1), {.backend = Backend::kCpu, .precision = Precision::kBf16}),
+               ConfigError);
+  EXPECT_THROW(other.prepare(lookahead_model(1), {.backend = Backend::kCuda, .worker_threads = 1}), ConfigError);
+}
+
+TEST_F(EngineTest, TakesTheBackendAskedForOrSaysWhyNot) {
+  Engine other;
+  other.prepare(lookahead_model(1), {.backend = Backend::kCpu});
+  EXPECT_EQ(other.backend(), Backend::kCpu);
+  other.prepare(lookahead_model(1), {.worker_threads = 1});
+  EXPECT_EQ(other.backend(), Backend::kCpu) << "only the cpu has worker threads";
+  Backend best = Backend::kCpu;
+  try {
+    other.prepare(lookahead_model(1), {.backend = Backend::kCuda});
+    best = Backend::kCuda;
+    EXPECT_EQ(other.backend(), Backend::kCuda);
+  } catch (const DeviceError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("backend cuda: ")) << error.what();
+    EXPECT_EQ(other.backend(), Backend::kCpu) << "what was prepared before is as it was";
+  }
+  other.prepare(lookahead_model(1), {});
+  EXPECT_EQ(other.backend(), best);
 }
 
 TEST_F(EngineTest, AccountsForEveryFrame) {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "cpu/float_mode.hpp"
 #include "cpu/history_ring.hpp"
 #include "cpu/layer_kernels.hpp"
+#include "float_mode.hpp"
 #include "halotap/kernels/executor.hpp"
 
 namespace halotap::kernels {
@@ -360,6 +360,10 @@ std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, 
   if (spec.max_workers < 1 || spec.max_workers > cpu::kMaxWorkers) {
     throw std::invalid_argument("max_workers: expected 1 to " + std::to_string(cpu::kMaxWorkers) + ", got " +
                                 std::to_string(spec.max_workers));
+  }
+  if (spec.precision != Precision::kFp32) {
+    throw std::invalid_argument("precision: the cpu backend computes in fp32, got " +
+                                std::string(to_string(spec.precision)));
   }
   return std::make_unique<cpu::CpuExecutor>(*stack, spec);
 }

@@ -38,7 +38,8 @@ struct SessionReport {
 // drained: every frame pushed comes out.
 //
 // Throws ConfigError when the source has other streams or channels than the pipeline, or a speed is not positive or
-// the source has no rate to go with it, and whatever sources and sinks throw. No sink is finished before all have taken
+// the source has no rate to go with it, DeviceError when the device under the engine stops computing, and whatever
+// sources and sinks throw. No sink is finished before all have taken
 // every frame, so nothing is then left under a sink's final name once the sinks are destroyed; only a sink that fails
 // to finish leaves those before it, which are whole. [control]
 SessionReport run_session(Source& source, pipeline::Pipeline& pipeline, const std::vector<std::unique_ptr<Sink>>& sinks,

@@ -4,8 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "halotap/kernels/annotations.hpp"
 #include "halotap/kernels/stack.hpp"
@@ -13,10 +16,29 @@
 
 namespace halotap::kernels {
 
+// Arithmetic of the channel mix. Everything else is float32.
+//   kFp32  what float32 gives
+//   kTf32  at least 10 bits behind the binary point of each operand
+//   kBf16  at least 7
+//   kFp16  at least 10
+// A backend may keep more bits than asked for.
+enum class Precision { kFp32, kTf32, kBf16, kFp16 };
+
+// Names as files and the command line spell them ("fp32"); nothing for another word. [any thread]
+std::string_view to_string(Precision precision);
+std::optional<Precision> parse_precision(std::string_view word);
+
 struct ExecutorSpec {
   std::int64_t max_streams = 1;        // slots, at least 1
   std::int64_t max_chunk_frames = 64;  // longest input of one process call, at least 1
   std::int64_t max_workers = 1;        // threads that may be inside process at once, at least 1
+  Precision precision = Precision::kFp32;
+};
+
+// This build, this machine or its driver lacks what a backend needs. The message is one line that says what.
+class BackendUnavailable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 // What a stream's past holds before its first frame.
@@ -66,15 +88,26 @@ class Executor {
   // Bytes of history one stream keeps. [any thread]
   virtual std::size_t state_bytes() const noexcept = 0;
 
-  // What runs underneath, for reports: "cpu (AVX3)". [any thread]
+  // What runs underneath, for reports: "cpu (AVX3)", "cuda (NVIDIA H200)". [any thread]
   virtual std::string description() const = 0;
+
+  // Null while all is well; else why the device stopped, for ever: process and flush then give no frames, and nothing
+  // but destruction is of use. A backend without a device never fails. [worker]
+  virtual const char* failure() const noexcept { return nullptr; }
 };
 
 // The CPU backend: float32 arithmetic, SIMD level chosen at run time, everything on the caller's thread. While it
 // computes it sets the thread's floating-point mode (round to nearest, denormals are zero, nothing traps) and puts the
 // caller's back. The environment variable HALOTAP_ISA (AVX3, AVX2, SSE4, ...) forces a SIMD level; levels differ in
-// bits. Throws std::invalid_argument for a spec out of range or a level that is not there, and std::bad_alloc when the
-// state does not fit. [control]
+// bits. Throws std::invalid_argument for a spec out of range, a precision other than fp32 or a level that is not there,
+// std::bad_alloc when the state does not fit, and BackendUnavailable in a build without it. [control]
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
+
+// The CUDA backend: weights, state and arithmetic on the current CUDA device of the calling thread, one kernel a layer
+// for all streams of a call; process returns when the results are in the caller's memory. One worker. Throws
+// std::invalid_argument for a spec out of range or a layer that the kernels do not take, std::bad_alloc when the state
+// does not fit into the device's or the host's memory, and BackendUnavailable in a build without it and where there is
+// no driver, no device, or one that this build has no code for. [control]
+std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
 }  // namespace halotap::kernels

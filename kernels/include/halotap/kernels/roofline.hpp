@@ -10,7 +10,7 @@ namespace halotap::kernels {
 
 // Multiply-adds that never leave the registers, enough of them side by side to hide their latency. Returns the
 // floating-point operations done, two a multiply-add. Throws std::invalid_argument when HALOTAP_ISA names no level of
-// this build and processor. [control]
+// this build and processor, and BackendUnavailable in a build without the CPU backend. [control]
 std::int64_t multiply_add_loop(std::int64_t rounds);
 
 // Reads `data` in order, `passes` times, and returns the bytes read. A rest of less than a kilobyte is not read.

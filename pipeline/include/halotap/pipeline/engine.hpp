@@ -23,15 +23,17 @@ using kernels::ConstFrameView;
 using kernels::Fill;
 using kernels::FillKind;
 using kernels::FrameView;
+using kernels::parse_precision;
+using kernels::Precision;
+using kernels::to_string;
 
+// kAuto: CUDA where it can run this model, else the CPU, and the CPU when worker threads are asked for: only it has
+// them. Engine::device says what was taken.
 enum class Backend { kAuto, kCpu, kCuda };
-enum class Precision { kFp32, kTf32, kBf16 };
 
-// Names as files and the command line spell them ("auto", "fp32"); nothing for another word. [any thread]
+// Names as files and the command line spell them ("auto"); nothing for another word. [any thread]
 std::string_view to_string(Backend backend);
-std::string_view to_string(Precision precision);
 std::optional<Backend> parse_backend(std::string_view word);
-std::optional<Precision> parse_precision(std::string_view word);
 
 struct EngineSpec {
   Backend backend = Backend::kAuto;
@@ -76,8 +78,9 @@ class Engine {
   Engine& operator=(Engine&&) noexcept;
 
   // Allocates state for all streams, packs the weights and warms up. Streams of an earlier prepare are gone. Throws
-  // ConfigError for a spec out of range, a precision the backend lacks, a state that does not fit in memory or a
-  // processor that no thread may be put on, and DeviceError for a backend that is not there. [control]
+  // ConfigError for a spec out of range, a precision or a layer that the backend does not take, a state that does not
+  // fit in memory or a processor that no thread may be put on, and DeviceError for a backend that is not there: not in
+  // this build, or without a driver or a card. [control]
   void prepare(const Model& model, const EngineSpec& spec);
 
   // Opens a fresh stream with zeros before its first frame. [worker, prepared]
@@ -90,7 +93,7 @@ class Engine {
   // Advances any subset of the streams, each by its own number of frames. An entry that is refused says so in its
   // status and leaves its stream alone; the others run. Returns the first status that is not kOk. With worker threads
   // the entries are shared out among them and the caller, who may have to wake them (a system call) and waits for the
-  // last entry. [worker, prepared]
+  // last entry. Once a device has failed every call returns kDeviceFailed. [worker, prepared]
   Status process(std::span<StreamChunk> chunks) noexcept HALOTAP_NONBLOCKING;
   // Emits the stream's last min(received, lookahead_frames()) frames exactly as an offline run ends, and leaves the
   // stream as reset. [worker, prepared]
@@ -104,8 +107,12 @@ class Engine {
   std::int64_t out_channels() const noexcept;
   // Bytes of history one stream keeps. [any thread, prepared]
   std::size_t state_bytes() const noexcept;
-  // What runs underneath: "cpu (AVX3)". [any thread, prepared]
+  // What was taken: kCpu or kCuda. [any thread, prepared]
+  Backend backend() const noexcept;
+  // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200)". [any thread, prepared]
   std::string device() const;
+  // Why the device stopped computing, in one line, after a kDeviceFailed; empty before. [worker, prepared]
+  std::string failure() const;
 
   // A consistent snapshot. Lock-free: it retries while the worker is publishing. [any thread]
   EngineCounters counters() const noexcept;

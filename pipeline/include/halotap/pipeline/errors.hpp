@@ -49,6 +49,7 @@ enum class [[nodiscard]] Status{
     kChunkTooLong,     // more input frames than max_chunk_frames
     kOutputTooShort,   // less room in the output view than frames to emit
     kInvalidFill,      // the fill's frame is missing or not finite, or its kind unknown
+    kDeviceFailed,     // the device stopped computing; only a new prepare can help (Engine::failure says why)
 };
 
 // A sentence for a person: "the stream was never opened, or was closed". [any thread]

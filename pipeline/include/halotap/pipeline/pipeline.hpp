@@ -61,6 +61,7 @@ class Pipeline {
     std::int64_t frames_in = 0;      // taken from the ring; 0: the ring held less than a chunk, nothing was done
     std::int64_t frames_out = 0;     // in `samples`
     const float* samples = nullptr;  // [frames_out, streams, out_channels], valid until the next call
+    Status status = Status::kOk;     // kDeviceFailed: nothing came out, and nothing will
   };
   // Processes one chunk if the ring holds it. [worker]
   Step step() noexcept HALOTAP_NONBLOCKING;

@@ -14,7 +14,7 @@ class Roofline {
   Roofline();
 
   // Runs both loops once, two tenths of a millisecond in all. Throws ConfigError when HALOTAP_ISA names no level of
-  // this build and processor. [control]
+  // this build and processor, and DeviceError in a build without the CPU backend. [control]
   void sample();
 
   // 10^9 operations a second, two a multiply-add, all operands in registers; after at least one sample. [control]

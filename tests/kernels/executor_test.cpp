@@ -1,3 +1,6 @@
+// What every backend must keep. Which backends a program tests, its executor_backends() says.
+#include "halotap/kernels/executor.hpp"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +11,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "halotap/kernels/executor.hpp"
+#include "executor_backends.hpp"
 #include "halotap/kernels/reference.hpp"
 #include "random_stack.hpp"
 
@@ -65,26 +68,36 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST(CpuExecutor, AgreesWithTheReferenceOnRandomStacks) {
+class ExecutorTest : public testing::TestWithParam<ExecutorBackend> {
+ protected:
+  void SetUp() override {
+    if (GetParam().missing) GTEST_SKIP() << *GetParam().missing;
+  }
+  std::unique_ptr<Executor> make(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec) const {
+    return GetParam().make(std::move(stack), spec);
+  }
+};
+
+TEST_P(ExecutorTest, AgreesWithTheReferenceOnRandomStacks) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     Random random(seed);
     const auto stack = draw_stack(random);
     const std::int64_t frames = draw(random, 1, 150);
     const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
-    const auto executor = make_cpu_executor(stack, {1, 37});
+    const auto executor = make(stack, {1, 37});
     const std::vector<float> output = run(*executor, *stack, 0, input, frames, partition(random, frames, 37));
     EXPECT_LE(relative_l2(output, run_reference(*stack, input, frames)), 1.5e-6) << "seed " << seed;
   }
 }
 
-TEST(CpuExecutor, AgreesWithTheReferenceOnWideLayersAndLongKernels) {
+TEST_P(ExecutorTest, AgreesWithTheReferenceOnWideLayersAndLongKernels) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     Random random(1000 + seed);
     const auto stack =
         draw_stack(random, {.max_layers = 2, .max_channels = 260, .max_kernel_size = 257, .max_dilation = 40});
     const std::int64_t frames = 200;
     const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
-    const auto executor = make_cpu_executor(stack, {1, 64});
+    const auto executor = make(stack, {1, 64});
     const std::vector<float> output = run(*executor, *stack, 0, input, frames, partition(random, frames, 64));
     EXPECT_LE(relative_l2(output, run_reference(*stack, input, frames)), 1.5e-6) << "seed " << seed;
   }
@@ -92,10 +105,10 @@ TEST(CpuExecutor, AgreesWithTheReferenceOnWideLayersAndLongKernels) {
 
 // A layer whose mix is the identity takes a way of its own, which one that differs by a weight, a bias or a residual
 // must not take.
-TEST(CpuExecutor, AgreesWithTheReferenceWhereTheMixIsTheIdentityOrNearlySo) {
+TEST_P(ExecutorTest, AgreesWithTheReferenceWhereTheMixIsTheIdentityOrNearlySo) {
   constexpr std::int64_t kChannels = 5;
   constexpr std::int64_t kFrames = 40;
-  const auto relative_error = [](const auto& change) {
+  const auto relative_error = [this](const auto& change) {
     Random random(7);
     LayerSpec spec;
     spec.name = "filters";
@@ -112,7 +125,7 @@ TEST(CpuExecutor, AgreesWithTheReferenceWhereTheMixIsTheIdentityOrNearlySo) {
     change(layer);
     const auto stack = std::make_shared<const Stack>(std::vector{layer});
     const std::vector<float> input = draw_signal(random, kChannels * kFrames);
-    const auto executor = make_cpu_executor(stack, {1, 16});
+    const auto executor = make(stack, {1, 16});
     const std::vector<float> output = run(*executor, *stack, 0, input, kFrames, partition(random, kFrames, 16));
     return relative_l2(output, run_reference(*stack, input, kFrames));
   };
@@ -124,20 +137,20 @@ TEST(CpuExecutor, AgreesWithTheReferenceWhereTheMixIsTheIdentityOrNearlySo) {
   EXPECT_LE(relative_error([](Layer& layer) { layer.spec.residual = true; }), 1e-6);
 }
 
-TEST(CpuExecutor, GivesTheSameBitsForEveryPartition) {
+TEST_P(ExecutorTest, GivesTheSameBitsForEveryPartition) {
   int partitions = 0;
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     Random random(2000 + seed);
     const auto stack = draw_stack(random);
     const std::int64_t frames = draw(random, 1, 260);
     const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
-    const auto offline = make_cpu_executor(stack, {1, frames});
+    const auto offline = make(stack, {1, frames});
     const std::vector<float> expected = run(*offline, *stack, 0, input, frames, {frames});
     const std::vector<std::int64_t> ones(static_cast<std::size_t>(frames), 1);
-    ASSERT_TRUE(same_bits(run(*make_cpu_executor(stack, {1, 1}), *stack, 0, input, frames, ones), expected));
+    ASSERT_TRUE(same_bits(run(*make(stack, {1, 1}), *stack, 0, input, frames, ones), expected));
     for (int i = 0; i < 8; ++i, ++partitions) {
       const std::int64_t longest = draw(random, 1, 150);
-      const auto executor = make_cpu_executor(stack, {1, longest});
+      const auto executor = make(stack, {1, longest});
       const auto lengths = partition(random, frames, longest);
       ASSERT_TRUE(same_bits(run(*executor, *stack, 0, input, frames, lengths), expected))
           << "seed " << seed << " partition " << i;
@@ -148,13 +161,13 @@ TEST(CpuExecutor, GivesTheSameBitsForEveryPartition) {
 
 // Streams of different recordings join, advance by different lengths, end and make room in random slots; each must
 // come out as if it had run alone.
-TEST(CpuExecutor, GivesTheSameBitsBesideAnyOtherStreamsInAnySlot) {
+TEST_P(ExecutorTest, GivesTheSameBitsBesideAnyOtherStreamsInAnySlot) {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     Random random(3000 + seed);
     const auto stack = draw_stack(random);
     constexpr std::int64_t kSlots = 7;
-    const auto alone = make_cpu_executor(stack, {1, 200});
-    const auto crowd = make_cpu_executor(stack, {kSlots, 50});
+    const auto alone = make(stack, {1, 200});
+    const auto crowd = make(stack, {kSlots, 50});
 
     struct Recording {
       std::int64_t frames;
@@ -204,12 +217,12 @@ TEST(CpuExecutor, GivesTheSameBitsBesideAnyOtherStreamsInAnySlot) {
   }
 }
 
-TEST(CpuExecutor, ReadsAndWritesPlanarAndInterleavedMemoryAlike) {
+TEST_P(ExecutorTest, ReadsAndWritesPlanarAndInterleavedMemoryAlike) {
   Random random(7);
   const auto stack = draw_stack(random);
   const std::int64_t frames = 90;
   const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
-  const auto executor = make_cpu_executor(stack, {1, frames});
+  const auto executor = make(stack, {1, frames});
   const std::vector<float> expected = run(*executor, *stack, 0, input, frames, {frames});
 
   std::vector<float> frame_major(input.size());
@@ -232,7 +245,7 @@ TEST(CpuExecutor, ReadsAndWritesPlanarAndInterleavedMemoryAlike) {
   }
 }
 
-TEST(CpuExecutor, WorksInPlaceOnOnePieceOfMemory) {
+TEST_P(ExecutorTest, WorksInPlaceOnOnePieceOfMemory) {
   Random random(8);
   LayerSpec spec;
   spec.name = "conv";
@@ -243,7 +256,7 @@ TEST(CpuExecutor, WorksInPlaceOnOnePieceOfMemory) {
   const auto stack = std::make_shared<const Stack>(std::vector{draw_layer(random, spec)});
   const std::int64_t frames = 300;
   std::vector<float> memory = draw_signal(random, 6 * frames);
-  const auto executor = make_cpu_executor(stack, {1, frames});
+  const auto executor = make(stack, {1, frames});
   const std::vector<float> expected = run(*executor, *stack, 0, memory, frames, {frames});
   const FrameView view = planar(memory.data(), 6, frames);
   SlotChunk chunk{0, view, view, 0};
@@ -252,7 +265,7 @@ TEST(CpuExecutor, WorksInPlaceOnOnePieceOfMemory) {
   EXPECT_TRUE(same_bits(memory, expected));
 }
 
-TEST(CpuExecutor, KeepsANaNOrInfInsideItsReceptiveField) {
+TEST_P(ExecutorTest, KeepsANaNOrInfInsideItsReceptiveField) {
   const float bad[] = {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     Random random(4000 + seed);
@@ -262,7 +275,7 @@ TEST(CpuExecutor, KeepsANaNOrInfInsideItsReceptiveField) {
     const std::vector<float> clean = draw_signal(random, stack->in_channels() * frames);
     std::vector<float> dirty = clean;
     dirty[static_cast<std::size_t>(draw(random, 0, stack->in_channels() - 1) * frames + at)] = bad[seed % 3];
-    const auto executor = make_cpu_executor(stack, {2, 40});
+    const auto executor = make(stack, {2, 40});
     const auto lengths = partition(random, frames, 40);
     const std::vector<float> expected = run(*executor, *stack, 0, clean, frames, lengths);
     const std::vector<float> output = run(*executor, *stack, 1, dirty, frames, lengths);
@@ -279,13 +292,13 @@ TEST(CpuExecutor, KeepsANaNOrInfInsideItsReceptiveField) {
   }
 }
 
-TEST(CpuExecutor, LeavesNothingOfAStreamBehindAReset) {
+TEST_P(ExecutorTest, LeavesNothingOfAStreamBehindAReset) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Random random(5000 + seed);
     const auto stack = draw_stack(random);
     const std::int64_t frames = 120;
     const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
-    const auto executor = make_cpu_executor(stack, {2, frames});
+    const auto executor = make(stack, {2, frames});
     const std::vector<float> expected = run(*executor, *stack, 0, input, frames, {frames});
     std::vector<float> poison(input.size(), std::nanf(""));
     std::vector<float> output(expected.size());
@@ -298,7 +311,7 @@ TEST(CpuExecutor, LeavesNothingOfAStreamBehindAReset) {
   }
 }
 
-TEST(CpuExecutor, HoldsAFrameAsIfItHadArrivedForEver) {
+TEST_P(ExecutorTest, HoldsAFrameAsIfItHadArrivedForEver) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     Random random(6000 + seed);
     const auto stack = draw_stack(random);
@@ -320,7 +333,7 @@ TEST(CpuExecutor, HoldsAFrameAsIfItHadArrivedForEver) {
       longer.insert(longer.end(), static_cast<std::size_t>(past), frame[static_cast<std::size_t>(c)]);
       longer.insert(longer.end(), input.begin() + c * frames, input.begin() + (c + 1) * frames);
     }
-    const auto executor = make_cpu_executor(stack, {2, 64});
+    const auto executor = make(stack, {2, 64});
     const std::vector<float> whole =
         run(*executor, *stack, 0, longer, past + frames, partition(random, past + frames, 64));
     std::vector<float> expected;
@@ -337,34 +350,37 @@ TEST(CpuExecutor, HoldsAFrameAsIfItHadArrivedForEver) {
   }
 }
 
-TEST(CpuExecutor, GivesBackTheCallersFloatingPointModeAndDoesNotDependOnIt) {
+TEST_P(ExecutorTest, GivesBackTheCallersFloatingPointModeAndDoesNotDependOnIt) {
   Random random(9);
   const auto stack = draw_stack(random);
   const std::int64_t frames = 50;
   const std::vector<float> input = draw_signal(random, stack->in_channels() * frames);
-  const auto executor = make_cpu_executor(stack, {1, frames});
+  const auto executor = make(stack, {1, frames});
   const std::vector<float> expected = run(*executor, *stack, 0, input, frames, {frames});
   ASSERT_EQ(std::fesetround(FE_UPWARD), 0);
   const std::vector<float> output = run(*executor, *stack, 0, input, frames, {frames});
   EXPECT_EQ(std::fegetround(), FE_UPWARD);
-  const auto made_here = make_cpu_executor(stack, {1, frames});  // rounds the weights
+  const auto made_here = make(stack, {1, frames});  // rounds the weights
   std::fesetround(FE_TONEAREST);
   EXPECT_TRUE(same_bits(output, expected));
   EXPECT_TRUE(same_bits(run(*made_here, *stack, 0, input, frames, {frames}), expected));
 }
 
-TEST(CpuExecutor, KeepsStateThatDoesNotGrowWithTheChunk) {
+TEST_P(ExecutorTest, KeepsStateThatDoesNotGrowWithTheChunk) {
   Random random(10);
   const auto stack = draw_stack(random, {.max_layers = 3, .max_channels = 20, .max_kernel_size = 9});
-  EXPECT_EQ(make_cpu_executor(stack, {1, 1000})->state_bytes(), make_cpu_executor(stack, {3, 100000})->state_bytes());
+  EXPECT_EQ(make(stack, {1, 1000})->state_bytes(), make(stack, {3, 100000})->state_bytes());
 }
 
-TEST(CpuExecutor, RefusesASpecOutOfRange) {
+TEST_P(ExecutorTest, RefusesASpecOutOfRange) {
   Random random(11);
   const auto stack = draw_stack(random);
-  EXPECT_THROW(make_cpu_executor(stack, {0, 1}), std::invalid_argument);
-  EXPECT_THROW(make_cpu_executor(stack, {1, 0}), std::invalid_argument);
+  EXPECT_THROW(make(stack, {0, 1}), std::invalid_argument);
+  EXPECT_THROW(make(stack, {1, 0}), std::invalid_argument);
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, ExecutorTest, testing::ValuesIn(executor_backends()),
+                         [](const testing::TestParamInfo<ExecutorBackend>& backend) { return backend.param.name; });
 
 }  // namespace
 }  // namespace halotap::kernels

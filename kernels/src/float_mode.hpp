@@ -1,4 +1,4 @@
-// The processor's floating-point mode while the backend computes.
+// The processor's floating-point mode while a backend computes or packs weights.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace halotap::kernels::cpu {
+namespace halotap::kernels {
 
 // Sets round-to-nearest, denormal numbers read and written as zero, no traps; puts the caller's mode back at the end.
 // Denormals would slow a loop by two orders of magnitude, and with the mode fixed here results do not depend on the
@@ -43,4 +43,4 @@ class FloatMode {
 #endif
 };
 
-}  // namespace halotap::kernels::cpu
+}  // namespace halotap::kernels

@@ -1,0 +1,99 @@
+#include "cuda/block.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "cuda/block_args.hpp"
+#include "cuda/generic_block.hpp"
+#include "cuda/pack.hpp"
+#include "cuda/tiles.hpp"
+
+namespace halotap::kernels::cuda {
+namespace {
+
+void check(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // not sticky errors are ours to clear: the next call shall not report them
+  throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(error));
+}
+
+void require_capability() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  int major = 0;
+  int minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
+  if (major < 8) {
+    throw std::runtime_error("CUDA device " + std::to_string(device) +
+                             ": expected compute capability 8.0 or more, got " + std::to_string(major) + "." +
+                             std::to_string(minor));
+  }
+}
+
+}  // namespace
+
+PackedBlock::PackedBlock(const Layer& layer, const BlockOptions& options) : spec_(layer.spec), options_(options) {
+  if (spec_.activation == Activation::kSoftmax && options.y != Element::kFloat32) {
+    throw std::invalid_argument("y of a layer with softmax: expected float32, got a 16-bit type");
+  }
+  require_capability();
+  const std::vector<std::byte> image = pack_image(layer, options.math);
+  check(cudaMalloc(&d_image_, image.size()), "cudaMalloc");
+  device_bytes_ = image.size();
+  const cudaError_t copied = cudaMemcpy(d_image_, image.data(), image.size(), cudaMemcpyHostToDevice);
+  if (copied != cudaSuccess) cudaFree(std::exchange(d_image_, nullptr));
+  check(copied, "cudaMemcpy");
+}
+
+PackedBlock::~PackedBlock() { cudaFree(d_image_); }
+
+PackedBlock::PackedBlock(PackedBlock&& other) noexcept
+    : spec_(std::move(other.spec_)),
+      options_(other.options_),
+      device_bytes_(std::exchange(other.device_bytes_, 0)),
+      d_image_(std::exchange(other.d_image_, nullptr)) {}
+
+std::string PackedBlock::kernel_name() const { return "generic"; }
+
+cudaError_t launch_block(const PackedBlock& block, const Items& items, cudaStream_t stream) noexcept {
+  const LayerSpec& spec = block.spec_;
+  const std::int64_t frames = items.table != nullptr ? items.max_frames : items.first.frames;
+  if (items.count == 0 || frames == 0) return cudaSuccess;
+
+  const ImageLayout layout = image_layout(spec, block.options_.math);
+  const auto* image = static_cast<const std::byte*>(block.d_image_);
+  BlockArgs args;
+  args.d_mix = image + layout.mix;
+  args.d_taps = reinterpret_cast<const float*>(image + layout.taps);
+  args.d_tap_bias = reinterpret_cast<const float*>(image + layout.tap_bias);
+  args.d_row_scale = reinterpret_cast<const float*>(image + layout.row_scale);
+  args.d_mix_bias = reinterpret_cast<const float*>(image + layout.mix_bias);
+  args.term_bytes = layout.term_bytes();
+  args.in_channels = static_cast<std::int32_t>(spec.in_channels);
+  args.out_channels = static_cast<std::int32_t>(spec.out_channels);
+  args.in_padded = static_cast<std::int32_t>(layout.in_padded);
+  args.out_padded = static_cast<std::int32_t>(layout.out_padded);
+  args.taps = static_cast<std::int32_t>(spec.kernel_size);
+  args.dilation = static_cast<std::int32_t>(spec.dilation);
+  args.left_frames = static_cast<std::int32_t>(spec.left_frames());
+  (spec.type == LayerType::kPointwise ? args.after_mix : args.before_mix) = spec.activation;
+  args.residual = spec.residual;
+  args.items = items;
+
+  constexpr std::int64_t kQuad = Tile::kQuadFrames;
+  args.segment_frames =
+      static_cast<std::int32_t>(std::min<std::int64_t>((frames + kQuad - 1) / kQuad * kQuad, Tile::kFrames));
+  args.tile_segments = Tile::kFrames / args.segment_frames;
+  args.item_tiles = (frames + args.segment_frames - 1) / args.segment_frames;
+  args.tiles = args.tile_segments == 1 ? items.count * args.item_tiles
+                                       : (items.count + args.tile_segments - 1) / args.tile_segments;
+
+  const cudaError_t error = launch_generic_block(args, block.options_, stream);
+  if (error != cudaSuccess || spec.activation != Activation::kSoftmax) return error;
+  return launch_softmax(args, stream);
+}
+
+}  // namespace halotap::kernels::cuda

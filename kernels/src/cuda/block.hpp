@@ -1,0 +1,86 @@
+// One layer on the GPU: its weights packed into device memory, and the launch of the one kernel that does all of it
+// (depthwise, activation, channel mix, bias, residual) for any number of streams.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "halotap/kernels/stack.hpp"
+
+namespace halotap::kernels::cuda {
+
+// How a sample is stored in device memory.
+enum class Element { kFloat32, kBfloat16, kFloat16 };
+
+// Bytes of one sample. [any thread]
+constexpr std::int64_t element_bytes(Element element) { return element == Element::kFloat32 ? 4 : 2; }
+
+// Arithmetic of the channel mix. Everything else is float32 whatever the precision. Activations are scaled by a power
+// of two a frame, weights by one a row, so that their largest magnitudes lie just below the top of float16's range.
+//   kFp32  two float16 terms of each operand, three products: what float32 gives
+//   others one product of float16 terms: 11 significant bits, which is what tf32 keeps and more than bf16 does
+enum class Math { kFp32, kTf32, kBf16, kFp16 };
+
+struct BlockOptions {
+  Math math = Math::kFp32;
+  Element x = Element::kFloat32;
+  Element y = Element::kFloat32;  // kFloat32 for a layer with softmax
+};
+
+// One stream's share of a launch: y[o, t] for t in [0, frames), from x[c, t + k*dilation - left] (design: layer.hpp).
+struct Item {
+  const void* x = nullptr;            // sample of channel 0, frame 0, in device memory
+  void* y = nullptr;                  // likewise; no part of any item's y may overlap any item's x or y
+  std::int64_t x_channel_stride = 0;  // samples from one channel to the next
+  std::int64_t y_channel_stride = 0;
+  std::int64_t frames = 0;   // 0 or more
+  std::int64_t x_begin = 0;  // only frames [x_begin, x_end) of x are read; all others count as zero. x_begin may be
+  std::int64_t x_end = 0;    // negative (a halo before frame 0)
+  std::int64_t y_begin = 0;  // frames of y outside [y_begin, y_end) are written as zeros
+  std::int64_t y_end = 0;
+};
+
+// What one launch runs over: equal items at fixed strides, or a table in device memory.
+struct Items {
+  std::int64_t count = 0;       // 0 to 2^31 - 1
+  Item first;                   // table == nullptr: item i is `first` with x and y moved by i strides
+  std::int64_t x_stride = 0;    // samples from one item's x to the next one's
+  std::int64_t y_stride = 0;    // likewise of y
+  const Item* table = nullptr;  // or: count items in device memory, read when the kernel runs
+  std::int64_t max_frames = 0;  // table != nullptr: no item has more frames than this
+};
+
+// A layer's weights in device memory, in the order the kernel reads them, and the kernel chosen for it. The choice
+// depends on the layer, the options and the device alone, so a frame's bits do not depend on how a launch is cut.
+class PackedBlock {
+ public:
+  // Packs on the host, allocates on the current device and copies. The layer must be valid (see validate).
+  // Throws std::invalid_argument when the options do not fit the layer, and std::runtime_error, naming the call and
+  // CUDA's reason, when there is no device of compute capability 8.0 or more or CUDA fails. [control]
+  PackedBlock(const Layer& layer, const BlockOptions& options);
+  ~PackedBlock();
+  PackedBlock(PackedBlock&& other) noexcept;
+  PackedBlock& operator=(PackedBlock&&) = delete;
+
+  const LayerSpec& spec() const { return spec_; }             // [any thread]
+  const BlockOptions& options() const { return options_; }    // [any thread]
+  std::size_t device_bytes() const { return device_bytes_; }  // [any thread]
+  // Which kernel runs: "generic", "sm90 k5 d2". [any thread]
+  std::string kernel_name() const;
+
+ private:
+  friend cudaError_t launch_block(const PackedBlock&, const Items&, cudaStream_t) noexcept;
+  LayerSpec spec_;
+  BlockOptions options_;
+  std::size_t device_bytes_ = 0;
+  void* d_image_ = nullptr;
+};
+
+// Queues the layer on `stream`: one kernel (two for softmax), no allocation, no synchronisation; may be captured into a
+// graph. Items with no frames, and no items, are allowed. Returns CUDA's error of the launch. [worker]
+cudaError_t launch_block(const PackedBlock& block, const Items& items, cudaStream_t stream) noexcept;
+
+}  // namespace halotap::kernels::cuda

@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/block.hpp"
+#include "cuda/device.hpp"
+#include "cuda/pass.hpp"
+#include "cuda/pass_executor.hpp"
+#include "cuda/pass_kernels.hpp"
+#include "cuda/precision.hpp"
+#include "float_mode.hpp"
+#include "halotap/kernels/executor.hpp"
+
+namespace halotap::kernels {
+namespace cuda {
+namespace {
+
+// A pass is layers + 2 kernels on one stream, with no copy beside them: the first reads the staged input out of the
+// host's memory and the last writes the staged output there.
+class CudaPassDevice final : public PassDevice {
+ public:
+  CudaPassDevice(const Stack& stack, const PassShape& shape, Precision precision)
+      : name_(require_device()), stream_(make_stream()) {
+    require(cudaGetDevice(&device_), "cudaGetDevice");
+    for (const Layer& layer : stack.layers()) blocks_.emplace_back(layer, BlockOptions{.math = math_of(precision)});
+
+    const std::vector<PassLayer>& layers = shape.layers;
+    d_layers_ = allocate_on_device<PassLayer>(std::ssize(layers));
+    require(cudaMemcpy(d_layers_.get(), layers.data(), layers.size() * sizeof(PassLayer), cudaMemcpyHostToDevice),
+            "cudaMemcpy");
+    d_windows_ = allocate_on_device<float>(shape.max_items * shape.window_floats);
+    d_state_ = allocate_on_device<float>(shape.max_slots * shape.state_floats);
+    entries_ = allocate_pinned<PassEntry>(shape.max_items);
+    input_ = allocate_pinned<float>(shape.max_items * layers.front().channels * shape.in_stride);
+    frames_to_hold_ = allocate_pinned<float>(shape.max_items * layers.front().channels);
+    output_ = allocate_pinned<float>(shape.max_items * layers.back().channels * shape.out_stride);
+    const std::vector<Item> items = items_of(shape);
+    d_items_ = allocate_on_device<Item>(std::ssize(items));
+    require(cudaMemcpy(d_items_.get(), items.data(), items.size() * sizeof(Item), cudaMemcpyHostToDevice),
+            "cudaMemcpy");
+
+    arrays_.d_layers = d_layers_.get();
+    arrays_.layer_count = std::ssize(layers) - 1;
+    arrays_.window_floats = shape.window_floats;
+    arrays_.state_floats = shape.state_floats;
+    arrays_.in_stride = shape.in_stride;
+    arrays_.out_stride = shape.out_stride;
+    for (const PassLayer& layer : layers) arrays_.most_channels = std::max(arrays_.most_channels, layer.channels);
+    arrays_.max_items = shape.max_items;
+    arrays_.entries = entries_.get();
+    arrays_.input = input_.get();
+    arrays_.frames_to_hold = frames_to_hold_.get();
+    arrays_.output = output_.get();
+    arrays_.d_items = d_items_.get();
+    arrays_.d_windows = d_windows_.get();
+    arrays_.d_state = d_state_.get();
+    input_floats_ = layers.front().channels * shape.in_stride;
+    in_channels_ = layers.front().channels;
+    output_floats_ = layers.back().channels * shape.out_stride;
+
+    // Memory was set on the default stream, which ours does not wait for.
+    require(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+    // Every kernel that there will be, so that none is loaded later: slot 0 counts as fresh until a stream has run.
+    const PassEntry warm_up{.frames = 1, .fresh = true, .held = true, .start_hold = true};
+    if (!run({&warm_up, 1})) throw BackendUnavailable("backend cuda: the first run failed: " + std::string(failure_));
+  }
+
+  ~CudaPassDevice() override {
+    const CurrentDevice current(device_);
+    cudaStreamSynchronize(stream_.get());
+  }
+
+  float* input(std::int64_t item) noexcept override { return input_.get() + item * input_floats_; }
+  float* frame_to_hold(std::int64_t item) noexcept override { return frames_to_hold_.get() + item * in_channels_; }
+  const float* output(std::int64_t item) const noexcept override { return output_.get() + item * output_floats_; }
+
+  bool run(std::span<const PassEntry> entries) noexcept override {
+    if (failure_ != nullptr) return false;
+    const CurrentDevice current(device_);
+    std::copy(entries.begin(), entries.end(), entries_.get());
+    cudaError_t result = launch(entries);
+    const cudaError_t ended = cudaStreamSynchronize(stream_.get());
+    if (result == cudaSuccess) result = ended;
+    if (result != cudaSuccess) failure_ = cudaGetErrorString(result);
+    return failure_ == nullptr;
+  }
+
+  const char* failure() const noexcept override { return failure_; }
+  std::string description() const override { return "cuda (" + name_ + ")"; }
+
+ private:
+  // What never changes of an item; frames, and the ranges that follow from them, are written by the kernels.
+  std::vector<Item> items_of(const PassShape& shape) const {
+    std::vector<Item> items;
+    for (std::size_t l = 0; l + 1 < shape.layers.size(); ++l) {
+      const PassLayer& x = shape.layers[l];
+      const PassLayer& y = shape.layers[l + 1];
+      for (std::int64_t i = 0; i < shape.max_items; ++i) {
+        float* windows = d_windows_.get() + i * shape.window_floats;
+        Item item;
+        // Output frame 0 is right_frames behind the newest frame that it needs, which is the first new one.
+        item.x = windows + x.window_offset + x.lead_frames - x.right_frames;
+        item.y = windows + y.window_offset + y.lead_frames;
+        item.x_channel_stride = x.window_stride;
+        item.y_channel_stride = y.window_stride;
+        item.x_begin = x.right_frames - x.halo_frames;
+        items.push_back(item);
+      }
+    }
+    return items;
+  }
+
+  Items layer_items(std::int64_t layer, std::int64_t count, std::int64_t max_frames) const {
+    Items items;
+    items.count = count;
+    items.table = d_items_.get() + layer * arrays_.max_items;
+    items.max_frames = max_frames;
+    return items;
+  }
+
+  cudaError_t launch(std::span<const PassEntry> entries) noexcept {
+    const std::int64_t count = std::ssize(entries);
+    std::int64_t max_frames = 0;
+    bool holds = false;
+    for (const PassEntry& entry : entries) {
+      max_frames = std::max(max_frames, entry.frames);
+      holds = holds || entry.start_hold;
+    }
+    cudaStream_t stream = stream_.get();
+    const std::int64_t layers = arrays_.layer_count;
+    cudaError_t result = cudaSuccess;
+    for (std::int64_t l = 0; holds && l < layers && result == cudaSuccess; ++l) {
+      result = hold_layer(arrays_, l, count, stream);
+      // The last layer's output has no halo to fill.
+      if (result == cudaSuccess && l + 1 < layers) result = launch_layer(l, count, 1);
+    }
+    if (result == cudaSuccess) result = begin_pass(arrays_, count, stream);
+    for (std::int64_t l = 0; l < layers && result == cudaSuccess; ++l) result = launch_layer(l, count, max_frames);
+    if (result == cudaSuccess) result = end_pass(arrays_, count, stream);
+    return result;
+  }
+
+  cudaError_t launch_layer(std::int64_t layer, std::int64_t count, std::int64_t max_frames) noexcept {
+    return launch_block(blocks_[static_cast<std::size_t>(layer)], layer_items(layer, count, max_frames), stream_.get());
+  }
+
+  const std::string name_;
+  int device_ = 0;
+  OwnedStream stream_;
+  std::vector<PackedBlock> blocks_;
+  DeviceArray<PassLayer> d_layers_;
+  DeviceArray<float> d_windows_;
+  DeviceArray<float> d_state_;
+  DeviceArray<Item> d_items_;
+  PinnedArray<PassEntry> entries_;
+  PinnedArray<float> input_;
+  PinnedArray<float> frames_to_hold_;
+  PinnedArray<float> output_;
+  PassArrays arrays_;
+  std::int64_t input_floats_ = 0;   // an item
+  std::int64_t output_floats_ = 0;  // an item
+  std::int64_t in_channels_ = 0;
+  const char* failure_ = nullptr;
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec) {
+  const FloatMode mode;  // weights are rounded below
+  const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
+  return cuda::make_pass_executor(shape, std::make_unique<cuda::CudaPassDevice>(*stack, shape, spec.precision));
+}
+
+}  // namespace halotap::kernels

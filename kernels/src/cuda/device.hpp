@@ -1,0 +1,88 @@
+// The card: whether it can be used, and memory on it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+namespace halotap::kernels::cuda {
+
+// The oldest cards that the kernels run on, as compute capability.
+inline constexpr int kLeastComputeCapability = 80;
+
+// Why a card of this compute capability (90 for 9.0) cannot be used, given CUDA's answer to whether the build has code
+// for it; empty when it can. [any thread]
+std::string refusal(const std::string& card, int compute_capability, bool has_code);
+
+// The current device's name. Throws BackendUnavailable when there is no driver, no device, or one that the kernels do
+// not run on or that this build has no code for. [control]
+std::string require_device();
+
+// Throws std::bad_alloc when CUDA is out of memory, and BackendUnavailable, naming the call and CUDA's reason, for any
+// other error. [control]
+void require(cudaError_t result, const char* call);
+
+struct DeviceFree {
+  void operator()(void* memory) const noexcept { cudaFree(memory); }
+};
+struct HostFree {
+  void operator()(void* memory) const noexcept { cudaFreeHost(memory); }
+};
+template <typename T>
+using DeviceArray = std::unique_ptr<T[], DeviceFree>;
+template <typename T>
+using PinnedArray = std::unique_ptr<T[], HostFree>;
+
+// Zeroed memory of the current device, and zeroed host memory that it can read and write under the same address. Throw
+// as `require`. [control]
+template <typename T>
+DeviceArray<T> allocate_on_device(std::int64_t count) {
+  void* memory = nullptr;
+  const std::size_t bytes = static_cast<std::size_t>(count > 0 ? count : 1) * sizeof(T);
+  require(cudaMalloc(&memory, bytes), "cudaMalloc");
+  DeviceArray<T> array(static_cast<T*>(memory));
+  require(cudaMemset(memory, 0, bytes), "cudaMemset");
+  return array;
+}
+template <typename T>
+PinnedArray<T> allocate_pinned(std::int64_t count) {
+  void* memory = nullptr;
+  const std::size_t bytes = static_cast<std::size_t>(count > 0 ? count : 1) * sizeof(T);
+  require(cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable), "cudaHostAlloc");
+  PinnedArray<T> array(static_cast<T*>(memory));
+  for (std::int64_t i = 0; i < count; ++i) array[static_cast<std::size_t>(i)] = T{};
+  return array;
+}
+
+struct StreamDestroy {
+  void operator()(cudaStream_t stream) const noexcept { cudaStreamDestroy(stream); }
+};
+using OwnedStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamDestroy>;
+
+// A stream that does not wait for the default one. Throws as `require`. [control]
+OwnedStream make_stream();
+
+// Makes `device` the calling thread's current one, and the one before again at the end. [worker]
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device) noexcept {
+    cudaGetDevice(&before_);
+    if (before_ == device) return;
+    cudaSetDevice(device);
+    changed_ = true;
+  }
+  ~CurrentDevice() {
+    if (changed_) cudaSetDevice(before_);
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+}  // namespace halotap::kernels::cuda

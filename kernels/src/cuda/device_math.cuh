@@ -1,0 +1,109 @@
+// Arithmetic that every block kernel shares: samples to float32 and back, activations, scaling and splitting.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "halotap/kernels/layer.hpp"
+
+namespace halotap::kernels::cuda {
+
+__device__ __forceinline__ float to_float(float value) { return value; }
+__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
+
+template <typename Sample>
+__device__ __forceinline__ Sample from_float(float value);
+template <>
+__device__ __forceinline__ float from_float<float>(float value) {
+  return value;
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+template <>
+__device__ __forceinline__ __half from_float<__half>(float value) {
+  return __float2half_rn(value);
+}
+
+// 2^x, 2 units in the last place.
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// 1/x, 1 unit in the last place; 0 for infinity and for what is so large that 1/x is denormal.
+__device__ __forceinline__ float reciprocal_fast(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float sigmoid(float z) {
+  constexpr float kLog2E = 1.4426950408889634f;
+  return reciprocal_fast(1.0f + exp2_fast(-kLog2E * z));
+}
+
+template <Activation kActivation>
+__device__ __forceinline__ float activate(float z) {
+  if constexpr (kActivation == Activation::kRelu) return z < 0 ? 0.0f : z;
+  if constexpr (kActivation == Activation::kLeakyRelu) return z < 0 ? 0.01f * z : z;
+  if constexpr (kActivation == Activation::kSilu) return z * sigmoid(z);
+  if constexpr (kActivation == Activation::kGelu) return 0.5f * z * erfcf(-0.70710678118654752f * z);
+  if constexpr (kActivation == Activation::kTanh) return tanhf(z);
+  if constexpr (kActivation == Activation::kSigmoid) return sigmoid(z);
+  return z;
+}
+
+// Calls `body` with the activation as a compile-time constant, so that the choice is made once for many numbers.
+template <typename Body>
+__device__ __forceinline__ void with_activation(Activation activation, const Body& body) {
+  switch (activation) {
+    case Activation::kIdentity:
+    case Activation::kSoftmax:  // a kernel of its own, afterwards
+      return;
+    case Activation::kRelu:
+      return body([](float z) { return activate<Activation::kRelu>(z); });
+    case Activation::kLeakyRelu:
+      return body([](float z) { return activate<Activation::kLeakyRelu>(z); });
+    case Activation::kSilu:
+      return body([](float z) { return activate<Activation::kSilu>(z); });
+    case Activation::kGelu:
+      return body([](float z) { return activate<Activation::kGelu>(z); });
+    case Activation::kTanh:
+      return body([](float z) { return activate<Activation::kTanh>(z); });
+    case Activation::kSigmoid:
+      return body([](float z) { return activate<Activation::kSigmoid>(z); });
+  }
+}
+
+// A power of two that brings `largest` (not negative) into [2^14, 2^15), and its inverse; both normal numbers. The
+// inverse of 1/scale is exact, so undoing the scale costs no accuracy.
+struct FrameScale {
+  float scale;
+  float inverse;
+};
+__device__ __forceinline__ FrameScale frame_scale(float largest) {
+  // 2^(14 - e) has the exponent field 127 + 14 - (field - 127); held to [1, 253] so that the inverse is normal too.
+  const int field = static_cast<int>(__float_as_uint(largest) >> 23);
+  const int scale_field = min(268 - field, 253);
+  return {__uint_as_float(static_cast<std::uint32_t>(scale_field) << 23),
+          __uint_as_float(static_cast<std::uint32_t>(254 - scale_field) << 23)};
+}
+
+struct SplitPair {
+  std::uint32_t high;  // two float16: the numbers rounded
+  std::uint32_t low;   // two float16: what rounding left
+};
+__device__ __forceinline__ SplitPair split_pair(float first, float second) {
+  const __half2 high = __floats2half2_rn(first, second);
+  const float2 rounded = __half22float2(high);
+  const __half2 low = __floats2half2_rn(first - rounded.x, second - rounded.y);
+  return {*reinterpret_cast<const std::uint32_t*>(&high), *reinterpret_cast<const std::uint32_t*>(&low)};
+}
+
+}  // namespace halotap::kernels::cuda

@@ -1,0 +1,187 @@
+#include "cuda/pass_executor.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "cuda/copy_blocks.hpp"
+
+namespace halotap::kernels::cuda {
+namespace {
+
+// A chunk goes through the stack in steps of at most shape.step_frames frames, a pass a step, with as many of the
+// call's streams in each pass as it has items. Layer l's window holds input at times
+//
+//     [n - lag - halo, n - lag + m)        n frames received before, m new ones, lag = lag_frames of the layer
+//
+// and a frame whose time lies outside the recording is zero there, computed or not.
+class PassExecutor final : public Executor {
+ public:
+  PassExecutor(const PassShape& shape, std::unique_ptr<PassDevice> device)
+      : shape_(shape),
+        in_channels_(shape.layers.front().channels),
+        lookahead_(shape.layers.back().lag_frames),
+        device_(std::move(device)),
+        streams_(static_cast<std::size_t>(shape.max_slots)),
+        frames_to_hold_(static_cast<std::size_t>(shape.max_slots * in_channels_)),
+        taken_(static_cast<std::size_t>(shape.max_slots)) {
+    entries_.reserve(static_cast<std::size_t>(shape.max_items));
+    chunk_of_item_.reserve(static_cast<std::size_t>(shape.max_items));
+  }
+
+  void reset(std::int64_t slot, const Fill& fill) noexcept HALOTAP_NONBLOCKING override {
+    Stream& stream = this->stream(slot);
+    stream = Stream{};
+    stream.fill = fill.kind;
+    if (fill.kind == FillKind::kFrame) std::copy_n(fill.frame, in_channels_, frame_to_hold(slot));
+  }
+
+  void process(std::span<SlotChunk> chunks, std::int64_t worker) noexcept HALOTAP_NONBLOCKING override {
+    assert(worker == 0);
+    static_cast<void>(worker);
+    for (std::size_t i = 0; i < chunks.size(); ++i) {
+      taken_[i] = 0;
+      chunks[i].frames_emitted = 0;
+    }
+    for (bool more = true; more;) {
+      more = false;
+      for (std::size_t i = 0; i < chunks.size(); ++i) {
+        const std::int64_t left = chunks[i].input.frames - taken_[i];
+        if (left == 0) continue;
+        add_step(chunks[i], i, std::min(left, shape_.step_frames));
+        more = more || left > shape_.step_frames;
+        if (std::ssize(entries_) == shape_.max_items && !run(chunks)) return;
+      }
+      if (!entries_.empty() && !run(chunks)) return;
+    }
+  }
+
+  std::int64_t flush(std::int64_t slot, FrameView output) noexcept HALOTAP_NONBLOCKING override {
+    Stream& stream = this->stream(slot);
+    const std::int64_t end = stream.received;
+    std::int64_t emitted = 0;
+    // Frames after the end are zeros to every layer, whatever is staged: nothing is.
+    for (std::int64_t done = 0; end > 0 && done < lookahead_;) {
+      PassEntry entry = entry_of(slot, std::min(lookahead_ - done, shape_.step_frames));
+      entry.end = end;
+      if (!device_->run({&entry, 1})) return 0;
+      emitted += emit(entry, 0, output, emitted);
+      stream.received += entry.frames;
+      done += entry.frames;
+    }
+    reset(slot, Fill{});
+    return emitted;
+  }
+
+  std::size_t state_bytes() const noexcept override {
+    return static_cast<std::size_t>(shape_.state_floats) * sizeof(float);
+  }
+
+  std::string description() const override { return device_->description(); }
+
+  const char* failure() const noexcept override { return device_->failure(); }
+
+ private:
+  struct Stream {
+    std::int64_t received = 0;         // frames since the beginning; during flush also the frames after the end
+    FillKind fill = FillKind::kZeros;  // its past
+    bool fresh = true;                 // nothing has run since the reset: the slot's state is another stream's
+  };
+
+  Stream& stream(std::int64_t slot) { return streams_[static_cast<std::size_t>(slot)]; }
+
+  float* frame_to_hold(std::int64_t slot) { return frames_to_hold_.data() + slot * in_channels_; }
+
+  PassEntry entry_of(std::int64_t slot, std::int64_t frames) {
+    const Stream& stream = this->stream(slot);
+    PassEntry entry;
+    entry.slot = slot;
+    entry.frames = frames;
+    entry.received = stream.received;
+    entry.held = stream.fill != FillKind::kZeros;
+    entry.start_hold = entry.held && stream.fresh;
+    entry.fresh = stream.fresh;
+    return entry;
+  }
+
+  // Staged samples are planar, and so are many callers': a channel is then one run of memory.
+  static void copy(const ConstFrameView& from, const FrameView& to) {
+    if (from.frame_stride == 1 && to.frame_stride == 1) {
+      for (std::int64_t c = 0; c < from.channels; ++c) std::copy_n(&from(c, 0), from.frames, &to(c, 0));
+      return;
+    }
+    copy_blocks(from.channels, from.frames, [&](std::int64_t c, std::int64_t t) { to(c, t) = from(c, t); });
+  }
+
+  // Makes the next `frames` frames of chunk i an item of the pass to come.
+  void add_step(const SlotChunk& chunk, std::size_t i, std::int64_t frames) {
+    const auto item = static_cast<std::int64_t>(entries_.size());
+    const PassEntry entry = entry_of(chunk.slot, frames);
+    const std::int64_t first = taken_[i];
+    copy(chunk.input.slice(first, frames), {device_->input(item), in_channels_, frames, shape_.in_stride, 1});
+    if (entry.start_hold) {
+      float* held = device_->frame_to_hold(item);
+      if (stream(chunk.slot).fill == FillKind::kFrame) {
+        std::copy_n(frame_to_hold(chunk.slot), in_channels_, held);
+      } else {
+        for (std::int64_t c = 0; c < in_channels_; ++c) held[c] = chunk.input(c, first);
+      }
+    }
+    entries_.push_back(entry);
+    chunk_of_item_.push_back(i);
+  }
+
+  // Runs the pass that add_step has put together and hands out its results. Once the device has failed nothing that
+  // the call gave counts.
+  bool run(std::span<SlotChunk> chunks) {
+    const bool done = device_->run(entries_);
+    if (done) {
+      for (std::size_t item = 0; item < entries_.size(); ++item) {
+        const PassEntry& entry = entries_[item];
+        const std::size_t i = chunk_of_item_[item];
+        SlotChunk& chunk = chunks[i];
+        chunk.frames_emitted += emit(entry, static_cast<std::int64_t>(item), chunk.output, chunk.frames_emitted);
+        taken_[i] += entry.frames;
+        stream(entry.slot).received += entry.frames;
+        stream(entry.slot).fresh = false;
+      }
+    } else {
+      for (SlotChunk& chunk : chunks) chunk.frames_emitted = 0;
+    }
+    entries_.clear();
+    chunk_of_item_.clear();
+    return done;
+  }
+
+  // Copies what an item gave, without its early frames, into a caller's view from its frame `first` on; returns how
+  // many frames.
+  std::int64_t emit(const PassEntry& entry, std::int64_t item, const FrameView& output, std::int64_t first) const {
+    const std::int64_t early = std::clamp<std::int64_t>(lookahead_ - entry.received, 0, entry.frames);
+    const std::int64_t frames = entry.frames - early;
+    if (frames == 0) return 0;  // the view may be empty
+    assert(first + frames <= output.frames);
+    copy({device_->output(item) + early, output.channels, frames, shape_.out_stride, 1}, output.slice(first, frames));
+    return frames;
+  }
+
+  const PassShape shape_;
+  const std::int64_t in_channels_;
+  const std::int64_t lookahead_;
+  const std::unique_ptr<PassDevice> device_;
+  std::vector<Stream> streams_;
+  std::vector<float> frames_to_hold_;  // [max_slots, in_channels], of streams reset with kFrame
+  std::vector<std::int64_t> taken_;    // frames of each chunk of the call that passes have taken; room for all
+  std::vector<PassEntry> entries_;     // of the pass that is being put together; reserved
+  std::vector<std::size_t> chunk_of_item_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_pass_executor(const PassShape& shape, std::unique_ptr<PassDevice> device) {
+  return std::make_unique<PassExecutor>(shape, std::move(device));
+}
+
+}  // namespace halotap::kernels::cuda

@@ -1,0 +1,427 @@
+// The block on a card, against the reference. Every test draws fresh layers and signals and poisons what it will read.
+#include "cuda/block.hpp"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "cuda/float16.hpp"
+#include "halotap/kernels/reference.hpp"
+#include "random_stack.hpp"
+
+namespace halotap::kernels::cuda {
+namespace {
+
+using test::draw;
+using test::draw_layer;
+using test::draw_signal;
+using test::Random;
+using test::toss;
+
+void require(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+
+// Bytes in device memory.
+class DeviceBytes {
+ public:
+  explicit DeviceBytes(std::size_t size) : size_(size) { require(cudaMalloc(&data_, std::max<std::size_t>(size, 1))); }
+  template <typename Number>
+  explicit DeviceBytes(const std::vector<Number>& numbers) : DeviceBytes(numbers.size() * sizeof(Number)) {
+    require(cudaMemcpy(data_, numbers.data(), size_, cudaMemcpyHostToDevice));
+  }
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+  ~DeviceBytes() { cudaFree(data_); }
+
+  template <typename Number>
+  std::vector<Number> read() const {
+    std::vector<Number> numbers(size_ / sizeof(Number));
+    require(cudaMemcpy(numbers.data(), data_, size_, cudaMemcpyDeviceToHost));
+    return numbers;
+  }
+  char* data() const { return static_cast<char*>(data_); }
+
+ private:
+  std::size_t size_;
+  void* data_ = nullptr;
+};
+
+constexpr float kPoison = -12345.0f;
+
+std::uint16_t bfloat16_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+float bfloat16_value(std::uint16_t bits) {
+  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+// Samples as a 16-bit type stores them.
+std::vector<std::uint16_t> to_16_bits(const std::vector<float>& values, Element element) {
+  std::vector<std::uint16_t> stored;
+  for (const float value : values) {
+    stored.push_back(element == Element::kBfloat16 ? bfloat16_bits(value) : float16_bits(static_cast<double>(value)));
+  }
+  return stored;
+}
+std::vector<float> from_16_bits(const std::vector<std::uint16_t>& stored, Element element) {
+  std::vector<float> values;
+  for (const std::uint16_t bits : stored) {
+    values.push_back(element == Element::kBfloat16 ? bfloat16_value(bits) : static_cast<float>(float16_value(bits)));
+  }
+  return values;
+}
+
+// The whole of `input` [in_channels, frames] as one item.
+Item whole(const LayerSpec&, const void* d_x, void* d_y, std::int64_t frames) {
+  return {d_x, d_y, frames, frames, frames, 0, frames, 0, frames};
+}
+
+// y [out_channels, frames] of one recording, run in one launch.
+std::vector<float> run(const PackedBlock& block, const std::vector<float>& input, std::int64_t frames) {
+  const DeviceBytes d_x(input);
+  const DeviceBytes d_y(std::vector<float>(static_cast<std::size_t>(block.spec().out_channels * frames), kPoison));
+  Items items;
+  items.count = 1;
+  items.first = whole(block.spec(), d_x.data(), d_y.data(), frames);
+  require(launch_block(block, items, nullptr));
+  require(cudaDeviceSynchronize());
+  return d_y.read<float>();
+}
+
+std::vector<double> reference(const Layer& layer, const std::vector<float>& input, std::int64_t frames) {
+  return run_reference(Stack({layer}), input, frames);
+}
+
+double relative_l2(const std::vector<float>& got, const std::vector<double>& expected) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    difference += std::pow(static_cast<double>(got[i]) - expected[i], 2);
+    norm += expected[i] * expected[i];
+  }
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+struct LayerBounds {
+  std::int64_t max_channels = 300;
+  std::int64_t max_kernel_size = 20;
+  std::int64_t max_dilation = 20;
+  std::int64_t channel_multiple = 1;
+};
+
+LayerSpec draw_spec(Random& random, const LayerBounds& bounds = {}) {
+  const std::int64_t unit = bounds.channel_multiple;
+  LayerSpec spec;
+  spec.name = "layer";
+  spec.in_channels = unit * draw(random, 1, draw(random, 1, bounds.max_channels / unit));
+  spec.out_channels =
+      toss(random) ? spec.in_channels : unit * draw(random, 1, draw(random, 1, bounds.max_channels / unit));
+  if (draw(random, 0, 3) == 0) {
+    spec.type = LayerType::kPointwise;
+    spec.activation = static_cast<Activation>(draw(random, 0, test::kSoftmax));
+  } else {
+    spec.kernel_size = draw(random, 1, draw(random, 1, bounds.max_kernel_size));
+    spec.dilation = draw(random, 1, draw(random, 1, bounds.max_dilation));
+    spec.activation = static_cast<Activation>(draw(random, 0, test::kSoftmax - 1));
+    spec.padding = spec.halo_frames() % 2 == 0 && toss(random) ? Padding::kSame : Padding::kCausal;
+    spec.residual = spec.in_channels == spec.out_channels && toss(random);
+  }
+  return spec;
+}
+
+std::string describe(const LayerSpec& spec) {
+  return std::string(to_string(spec.type)) + " " + std::to_string(spec.in_channels) + " to " +
+         std::to_string(spec.out_channels) + " k" + std::to_string(spec.kernel_size) + " d" +
+         std::to_string(spec.dilation) + " " + std::string(to_string(spec.padding)) + " " +
+         std::string(to_string(spec.activation)) + (spec.residual ? " residual" : "");
+}
+
+// Shapes that every kind of kernel runs: any channels, and multiples of 16.
+class CudaBlock : public testing::TestWithParam<std::int64_t> {
+ protected:
+  void SetUp() override {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) GTEST_SKIP() << "no CUDA device";
+  }
+  LayerBounds bounds() const {
+    LayerBounds bounds;
+    bounds.channel_multiple = GetParam();
+    return bounds;
+  }
+};
+
+TEST_P(CudaBlock, AgreesWithTheReferenceOnRandomLayers) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+    Random random(seed);
+    const Layer layer = draw_layer(random, draw_spec(random, bounds()));
+    const std::int64_t frames = draw(random, 1, draw(random, 1, 400));
+    const std::vector<float> input = draw_signal(random, layer.spec.in_channels * frames);
+    const PackedBlock block(layer, {});
+    EXPECT_LE(relative_l2(run(block, input, frames), reference(layer, input, frames)), 5e-7)
+        << "seed " << seed << ": " << describe(layer.spec) << ", " << frames << " frames, " << block.kernel_name();
+  }
+}
+
+TEST_P(CudaBlock, AgreesWithTheReferenceOnEveryActivationAndCommonKernelSize) {
+  Random random(900);
+  for (std::int64_t activation = 0; activation < test::kSoftmax; ++activation) {
+    for (const std::int64_t kernel_size : {1, 2, 3, 4, 5, 7, 9, 15, 31}) {
+      for (const std::int64_t dilation : {1, 2, 3, 4, 8, 64}) {
+        LayerSpec spec;
+        spec.name = "layer";
+        spec.in_channels = draw(random, 1, 3) * 16 * GetParam();
+        spec.out_channels = spec.in_channels;
+        spec.kernel_size = kernel_size;
+        spec.dilation = dilation;
+        spec.activation = static_cast<Activation>(activation);
+        spec.residual = toss(random);
+        const Layer layer = draw_layer(random, spec);
+        const std::int64_t frames = 100;
+        const std::vector<float> input = draw_signal(random, layer.spec.in_channels * frames);
+        const PackedBlock block(layer, {});
+        ASSERT_LE(relative_l2(run(block, input, frames), reference(layer, input, frames)), 5e-7)
+            << describe(layer.spec) << ", " << block.kernel_name();
+      }
+    }
+  }
+}
+
+TEST_P(CudaBlock, AgreesWithTheReferenceOnWideLayersAndLongKernels) {
+  for (const auto& [channels, kernel_size, dilation] :
+       {std::array<std::int64_t, 3>{1024, 3, 512}, {16, 513, 1}, {32, 257, 16}, {528, 9, 512}, {128, 31, 64}}) {
+    Random random(static_cast<std::uint64_t>(1000 + channels));
+    LayerSpec spec;
+    spec.name = "layer";
+    spec.in_channels = channels - (GetParam() == 1 ? 1 : 0);
+    spec.out_channels = spec.in_channels;
+    spec.kernel_size = kernel_size;
+    spec.dilation = dilation;
+    const Layer layer = draw_layer(random, spec);
+    const std::int64_t frames = 300;
+    const std::vector<float> input = draw_signal(random, layer.spec.in_channels * frames);
+    const PackedBlock block(layer, {});
+    EXPECT_LE(relative_l2(run(block, input, frames), reference(layer, input, frames)), 5e-7)
+        << describe(layer.spec) << ", " << block.kernel_name();
+  }
+}
+
+TEST_P(CudaBlock, KeepsItsAccuracyForLoudQuietAndUnevenFrames) {
+  for (const double magnitude : {1e-18, 1e-5, 1e6, 1e18}) {
+    Random random(77);
+    LayerSpec spec = draw_spec(random, bounds());
+    spec.type = LayerType::kTemporalConv;
+    spec.activation = Activation::kRelu;
+    Layer layer = draw_layer(random, spec);
+    layer.weights.dw_bias.clear();
+    layer.weights.pw_bias.clear();
+    layer.weights.batch_norm.reset();
+    const std::int64_t frames = 200;
+    std::vector<float> input = draw_signal(random, spec.in_channels * frames);
+    for (float& sample : input) sample *= static_cast<float>(magnitude);
+    const PackedBlock block(layer, {});
+    EXPECT_LE(relative_l2(run(block, input, frames), reference(layer, input, frames)), 5e-7) << magnitude;
+  }
+}
+
+// A recording, cut into items at random: each piece reads its halo from the recording itself.
+TEST_P(CudaBlock, GivesTheSameBitsHoweverARecordingIsCut) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Random random(2000 + seed);
+    const Layer layer = draw_layer(random, draw_spec(random, bounds()));
+    const LayerSpec& spec = layer.spec;
+    const std::int64_t frames = draw(random, 1, 500);
+    const std::vector<float> input = draw_signal(random, spec.in_channels * frames);
+    const PackedBlock block(layer, {});
+    const std::vector<float> expected = run(block, input, frames);
+
+    const DeviceBytes d_x(input);
+    for (int i = 0; i < 6; ++i) {
+      const std::int64_t longest = i == 0 ? 1 : draw(random, 1, draw(random, 1, 200));
+      const DeviceBytes d_y(std::vector<float>(expected.size(), kPoison));
+      std::vector<Item> pieces;
+      for (std::int64_t first = 0; first < frames; first += pieces.back().frames) {
+        const std::int64_t count = std::min(frames - first, draw(random, 1, longest));
+        pieces.push_back(
+            {d_x.data() + first * 4, d_y.data() + first * 4, frames, frames, count, -first, frames - first, 0, count});
+      }
+      std::shuffle(pieces.begin(), pieces.end(), random);
+      const DeviceBytes d_table(pieces);
+      Items items;
+      items.count = static_cast<std::int64_t>(pieces.size());
+      items.table = reinterpret_cast<const Item*>(d_table.data());
+      items.max_frames = longest;
+      require(launch_block(block, items, nullptr));
+      require(cudaDeviceSynchronize());
+      ASSERT_TRUE(same_bits(d_y.read<float>(), expected))
+          << "seed " << seed << ": " << describe(spec) << ", " << block.kernel_name() << ", pieces of " << longest;
+    }
+  }
+}
+
+TEST_P(CudaBlock, GivesTheSameBitsInABatchOfAnyAlignment) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Random random(3000 + seed);
+    const Layer layer = draw_layer(random, draw_spec(random, bounds()));
+    const LayerSpec& spec = layer.spec;
+    const std::int64_t frames = draw(random, 1, draw(random, 1, 400));
+    const std::int64_t count = draw(random, 1, 9);
+    const std::int64_t x_stride = frames + draw(random, 0, 5);
+    const std::int64_t y_stride = frames + draw(random, 0, 5);
+    const std::int64_t offset = draw(random, 0, 3);
+    const PackedBlock block(layer, {});
+    const std::vector<float> x = draw_signal(random, count * spec.in_channels * x_stride + offset);
+    const DeviceBytes d_x(x);
+    const DeviceBytes d_y(
+        std::vector<float>(static_cast<std::size_t>(count * spec.out_channels * y_stride + offset), kPoison));
+    Items items;
+    items.count = count;
+    items.first = {d_x.data() + offset * 4, d_y.data() + offset * 4, x_stride, y_stride, frames, 0, frames, 0, frames};
+    items.x_stride = spec.in_channels * x_stride;
+    items.y_stride = spec.out_channels * y_stride;
+    require(launch_block(block, items, nullptr));
+    require(cudaDeviceSynchronize());
+    const std::vector<float> y = d_y.read<float>();
+    for (std::int64_t b = 0; b < count; ++b) {
+      std::vector<float> alone;
+      for (std::int64_t c = 0; c < spec.in_channels; ++c) {
+        const auto row = x.begin() + offset + (b * spec.in_channels + c) * x_stride;
+        alone.insert(alone.end(), row, row + frames);
+      }
+      const std::vector<float> expected = run(block, alone, frames);
+      for (std::int64_t o = 0; o < spec.out_channels; ++o) {
+        const float* row = y.data() + offset + (b * spec.out_channels + o) * y_stride;
+        ASSERT_EQ(std::memcmp(row, expected.data() + o * frames, static_cast<std::size_t>(frames) * 4), 0)
+            << "seed " << seed << ": " << describe(spec) << ", item " << b << ", row " << o << ", "
+            << block.kernel_name();
+        for (std::int64_t t = frames; t < y_stride; ++t) ASSERT_EQ(row[t], kPoison) << "written past the item";
+      }
+    }
+    for (std::int64_t i = 0; i < offset; ++i) ASSERT_EQ(y[static_cast<std::size_t>(i)], kPoison);
+  }
+}
+
+TEST_P(CudaBlock, ReadsAndWritesOnlyTheFramesThatAreReal) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(4000 + seed);
+    LayerSpec spec = draw_spec(random, bounds());
+    if (spec.activation == Activation::kSoftmax) spec.activation = Activation::kSilu;
+    const Layer layer = draw_layer(random, spec);
+    const std::int64_t frames = draw(random, 1, 200);
+    const std::int64_t margin = 24;
+    const std::int64_t stride = frames + 2 * margin;
+    std::vector<float> padded(static_cast<std::size_t>(spec.in_channels * stride),
+                              std::numeric_limits<float>::quiet_NaN());
+    const std::vector<float> input = draw_signal(random, spec.in_channels * frames);
+    for (std::int64_t c = 0; c < spec.in_channels; ++c) {
+      std::copy_n(input.begin() + c * frames, frames, padded.begin() + c * stride + margin);
+    }
+    const std::int64_t y_begin = draw(random, 0, frames);
+    const std::int64_t y_end = draw(random, y_begin, frames);
+    const PackedBlock block(layer, {});
+    std::vector<float> expected = run(block, input, frames);
+    for (std::int64_t o = 0; o < spec.out_channels; ++o) {
+      for (std::int64_t t = 0; t < frames; ++t) {
+        if (t < y_begin || t >= y_end) expected[static_cast<std::size_t>(o * frames + t)] = 0;
+      }
+    }
+    const DeviceBytes d_x(padded);
+    const DeviceBytes d_y(std::vector<float>(expected.size(), kPoison));
+    Items items;
+    items.count = 1;
+    items.first = {d_x.data() + margin * 4, d_y.data(), stride, frames, frames, 0, frames, y_begin, y_end};
+    require(launch_block(block, items, nullptr));
+    require(cudaDeviceSynchronize());
+    ASSERT_TRUE(same_bits(d_y.read<float>(), expected)) << "seed " << seed << ": " << describe(spec);
+  }
+}
+
+TEST_P(CudaBlock, KeepsANaNOrInfInsideItsReceptiveField) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(5000 + seed);
+    const Layer layer = draw_layer(random, draw_spec(random, bounds()));
+    const LayerSpec& spec = layer.spec;
+    const std::int64_t frames = 150;
+    std::vector<float> input = draw_signal(random, spec.in_channels * frames);
+    const PackedBlock block(layer, {});
+    const std::vector<float> clean = run(block, input, frames);
+    const std::int64_t bad_frame = draw(random, 0, frames - 1);
+    const float bad = toss(random) ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+    input[static_cast<std::size_t>(draw(random, 0, spec.in_channels - 1) * frames + bad_frame)] = bad;
+    const std::vector<float> dirty = run(block, input, frames);
+    for (std::int64_t o = 0; o < spec.out_channels; ++o) {
+      for (std::int64_t t = 0; t < frames; ++t) {
+        const auto i = static_cast<std::size_t>(o * frames + t);
+        const std::int64_t distance = bad_frame - t + spec.left_frames();
+        const bool reached = distance >= 0 && distance <= spec.halo_frames() && (distance % spec.dilation == 0);
+        if (!reached && !(spec.residual && t == bad_frame)) {
+          ASSERT_EQ(std::memcmp(&dirty[i], &clean[i], 4), 0) << "seed " << seed << ": " << describe(spec);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CudaBlock, RoundsToWhatEachPrecisionPromises) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    Random random(6000 + seed);
+    LayerSpec spec = draw_spec(random, bounds());
+    if (spec.activation == Activation::kSoftmax) spec.activation = Activation::kSilu;
+    const Layer layer = draw_layer(random, spec);
+    const std::int64_t frames = draw(random, 1, 200);
+    const std::vector<float> drawn = draw_signal(random, spec.in_channels * frames);
+    for (const Math math : {Math::kFp32, Math::kTf32, Math::kBf16, Math::kFp16}) {
+      for (const Element x : {Element::kFloat32, Element::kBfloat16, Element::kFloat16}) {
+        for (const Element y : {Element::kFloat32, Element::kBfloat16, Element::kFloat16}) {
+          const PackedBlock block(layer, {math, x, y});
+          const auto stored = to_16_bits(drawn, x);
+          const std::vector<float> input = x == Element::kFloat32 ? drawn : from_16_bits(stored, x);
+          const DeviceBytes d_x32(input);
+          const DeviceBytes d_x16(stored);
+          const auto samples = static_cast<std::size_t>(spec.out_channels * frames);
+          const DeviceBytes d_y(std::vector<char>(samples * static_cast<std::size_t>(element_bytes(y)), 'p'));
+          Items items;
+          items.count = 1;
+          items.first = whole(spec, x == Element::kFloat32 ? d_x32.data() : d_x16.data(), d_y.data(), frames);
+          require(launch_block(block, items, nullptr));
+          require(cudaDeviceSynchronize());
+          const std::vector<float> output =
+              y == Element::kFloat32 ? d_y.read<float>() : from_16_bits(d_y.read<std::uint16_t>(), y);
+          const double mix = math == Math::kFp32 ? 5e-7 : 5e-4;
+          const double rounding = y == Element::kFloat32 ? 0 : y == Element::kFloat16 ? 4e-4 : 3e-3;
+          ASSERT_LE(relative_l2(output, reference(layer, input, frames)), mix + rounding)
+              << "seed " << seed << ": " << describe(spec) << ", " << block.kernel_name();
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CudaBlock, DoesNothingForNoItemsAndNoFrames) {
+  Random random(1);
+  const PackedBlock block(draw_layer(random, draw_spec(random, bounds())), {});
+  EXPECT_EQ(launch_block(block, {}, nullptr), cudaSuccess);
+  Items items;
+  items.count = 3;
+  EXPECT_EQ(launch_block(block, items, nullptr), cudaSuccess);
+}
+
+INSTANTIATE_TEST_SUITE_P(ChannelMultiples, CudaBlock, testing::Values(1, 16));
+
+}  // namespace
+}  // namespace halotap::kernels::cuda

@@ -1,0 +1,46 @@
+// Passes without a card: what CudaPassDevice does, step by step, with the layers computed in plain loops. Memory is
+// poisoned with NaN wherever the real device would hold what an earlier pass left.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/pass.hpp"
+
+namespace halotap::kernels::cuda {
+
+class HostPassDevice final : public PassDevice {
+ public:
+  HostPassDevice(std::shared_ptr<const Stack> stack, const PassShape& shape);
+
+  float* input(std::int64_t item) noexcept override;
+  float* frame_to_hold(std::int64_t item) noexcept override;
+  const float* output(std::int64_t item) const noexcept override;
+  bool run(std::span<const PassEntry> entries) noexcept override;
+  const char* failure() const noexcept override { return passes_left_ == 0 ? "the test ended it" : nullptr; }
+  std::string description() const override { return "host"; }
+
+  // Makes the device fail after so many more passes.
+  void fail_after(std::int64_t passes) { passes_left_ = passes; }
+
+ private:
+  float* first_new_frame(std::size_t layer, std::int64_t item, std::int64_t channel);
+  float* state(std::size_t layer, std::int64_t slot, std::int64_t channel);
+  void run_layer(std::size_t layer, std::int64_t item, std::int64_t frames, RealFrames real);
+  void start_hold(std::int64_t item);
+  void begin(const PassEntry& entry, std::int64_t item);
+  void end(const PassEntry& entry, std::int64_t item);
+
+  std::shared_ptr<const Stack> stack_;
+  PassShape shape_;
+  std::vector<FoldedDepthwise> depthwise_;  // one a layer
+  std::vector<float> input_;
+  std::vector<float> frames_to_hold_;
+  std::vector<float> output_;
+  std::vector<float> windows_;
+  std::vector<float> state_;
+  std::int64_t passes_left_ = -1;  // negative: no end
+};
+
+}  // namespace halotap::kernels::cuda

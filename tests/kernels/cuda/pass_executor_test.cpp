@@ -1,0 +1,106 @@
+// What is the pass executor's alone; what every executor must keep is in executor_test.cpp.
+#include "cuda/pass_executor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "cuda/host_pass_device.hpp"
+#include "random_stack.hpp"
+
+namespace halotap::kernels::cuda {
+namespace {
+
+using test::draw_signal;
+using test::draw_stack;
+using test::Random;
+
+struct Made {
+  std::unique_ptr<Executor> executor;
+  HostPassDevice* device;  // the executor's
+};
+
+Made make(const std::shared_ptr<const Stack>& stack, const PassShape& shape) {
+  auto device = std::make_unique<HostPassDevice>(stack, shape);
+  HostPassDevice* raw = device.get();
+  return {make_pass_executor(shape, std::move(device)), raw};
+}
+
+// Streams of one chunk each, as one call; [stream][channels, frames].
+struct Batch {
+  Batch(const Stack& stack, std::int64_t streams, std::int64_t frames, Random& random) {
+    for (std::int64_t s = 0; s < streams; ++s) {
+      inputs.push_back(draw_signal(random, stack.in_channels() * frames));
+      outputs.emplace_back(static_cast<std::size_t>(stack.out_channels() * frames));
+    }
+    for (std::int64_t s = 0; s < streams; ++s) {
+      const auto i = static_cast<std::size_t>(s);
+      chunks.push_back({s, planar<const float>(inputs[i].data(), stack.in_channels(), frames),
+                        planar(outputs[i].data(), stack.out_channels(), frames), -1});
+    }
+  }
+  std::vector<std::vector<float>> inputs;
+  std::vector<std::vector<float>> outputs;
+  std::vector<SlotChunk> chunks;
+};
+
+TEST(PassExecutor, GivesTheSameBitsWhateverFitsIntoAPass) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    const auto stack = draw_stack(random);
+    const ExecutorSpec spec{5, 60};
+    const Batch batch(*stack, 5, 60, random);
+    const PassShape whole = make_pass_shape(*stack, spec);
+    ASSERT_EQ(whole.max_items, 5);
+    ASSERT_EQ(whole.step_frames, 60);
+    PassShape small = make_pass_shape(*stack, {5, 7});
+    small.max_items = 2;
+    std::vector<Batch> results;
+    for (const PassShape& shape : {whole, small}) {
+      const Made made = make(stack, shape);
+      Batch& result = results.emplace_back(batch);
+      for (std::size_t i = 0; i < result.chunks.size(); ++i) result.chunks[i].output.data = result.outputs[i].data();
+      made.executor->process(result.chunks, 0);
+    }
+    for (std::size_t i = 0; i < 5; ++i) {
+      EXPECT_EQ(results[0].chunks[i].frames_emitted, results[1].chunks[i].frames_emitted);
+      ASSERT_EQ(std::memcmp(results[0].outputs[i].data(), results[1].outputs[i].data(),
+                            results[0].outputs[i].size() * sizeof(float)),
+                0)
+          << "seed " << seed << " stream " << i;
+    }
+  }
+}
+
+TEST(PassExecutor, GivesNothingOnceItsDeviceHasFailed) {
+  Random random(1);
+  const auto stack = draw_stack(random);
+  PassShape shape = make_pass_shape(*stack, {3, 20});
+  shape.max_items = 1;
+  const Made made = make(stack, shape);
+  Batch batch(*stack, 3, 20, random);
+  made.executor->process(batch.chunks, 0);
+  EXPECT_EQ(made.executor->failure(), nullptr);
+  made.device->fail_after(2);  // in the middle of the next call
+  made.executor->process(batch.chunks, 0);
+  EXPECT_STREQ(made.executor->failure(), "the test ended it");
+  for (const SlotChunk& chunk : batch.chunks) EXPECT_EQ(chunk.frames_emitted, 0);
+  EXPECT_EQ(made.executor->flush(0, batch.chunks[0].output), 0);
+}
+
+TEST(PassExecutor, ResetsAStreamWithoutItsDevice) {
+  Random random(2);
+  const auto stack = draw_stack(random);
+  const Made made = make(stack, make_pass_shape(*stack, {1, 20}));
+  const std::vector<float> frame(static_cast<std::size_t>(stack->in_channels()), 1.0f);
+  made.device->fail_after(0);
+  for (const FillKind kind : {FillKind::kZeros, FillKind::kHoldFirst, FillKind::kFrame}) {
+    made.executor->reset(0, {kind, frame.data()});
+  }
+  Batch batch(*stack, 1, 20, random);
+  made.executor->process(batch.chunks, 0);
+  EXPECT_EQ(batch.chunks[0].frames_emitted, 0);
+}
+
+}  // namespace
+}  // namespace halotap::kernels::cuda
