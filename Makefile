@@ -15,7 +15,7 @@ build = @cmake --build --preset $(1) --parallel $(JOBS)
 .PHONY: help packages build demo test test-levels test-cuda bench bench-peers sanitize fuzz format lint clean
 
 help:
-	@echo "make demo         replay a recording of speech through the cochlea model: figures and a picture in out/"
+	@echo "make demo         replay speech and music through the cochlea model: figures, and pictures in out/"
 	@echo "make test         build, then run every test"
 	@echo "make test-levels  the tests again at every SIMD level of this processor"
 	@echo "make test-cuda    build and run what needs a card, under Compute Sanitizer too (installs nothing)"

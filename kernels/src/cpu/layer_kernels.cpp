@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -575,21 +576,24 @@ bool same_word(std::string_view a, std::string_view b) {
 }  // namespace
 
 const LayerKernels& layer_kernels() {
-  const char* wanted = std::getenv("HALOTAP_ISA");
-  if (wanted != nullptr && *wanted != '\0') {
+  static std::mutex mutex;
+  static std::string
+      heeded;  // HALOTAP_ISA as it was last time: asking what the processor has takes tens of microseconds
+  const char* value = std::getenv("HALOTAP_ISA");
+  const std::string wanted = value == nullptr ? "" : value;
+  const std::lock_guard lock(mutex);
+  if (wanted != heeded) {
     std::string levels;
-    bool found = false;
+    std::int64_t chosen = wanted.empty() ? hwy::SupportedTargets() : 0;
     for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
       levels += (levels.empty() ? "" : ", ") + std::string(hwy::TargetName(target));
-      if (!same_word(wanted, hwy::TargetName(target))) continue;
-      hwy::GetChosenTarget().Update(target);
-      found = true;
+      if (same_word(wanted, hwy::TargetName(target))) chosen = target;
     }
-    if (!found) {
+    if (chosen == 0) {
       throw std::invalid_argument("HALOTAP_ISA: expected one of " + levels + ", got '" + wanted + "'");
     }
-  } else {
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());  // an earlier call may have forced one
+    hwy::GetChosenTarget().Update(chosen);
+    heeded = wanted;
   }
   return *HWY_DYNAMIC_DISPATCH(make_kernels)();
 }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <hwy/highway.h>
-
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -20,7 +18,6 @@ class ForcedLevel {
       setenv("HALOTAP_ISA", before_->c_str(), 1);
     } else {
       unsetenv("HALOTAP_ISA");
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     }
   }
 

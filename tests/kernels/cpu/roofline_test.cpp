@@ -1,6 +1,7 @@
 #include "halotap/kernels/roofline.hpp"
 
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
 #include <algorithm>
 #include <stdexcept>
