@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/block_args.hpp"
+#include "cuda/device.hpp"
 #include "cuda/generic_block.hpp"
 #include "cuda/pack.hpp"
 #include "cuda/sm90_block.hpp"
@@ -13,53 +14,28 @@
 #include "cuda/tiles.hpp"
 
 namespace halotap::kernels::cuda {
-namespace {
-
-void check(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();  // not sticky errors are ours to clear: the next call shall not report them
-  throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(error));
-}
-
-// Compute capability of the current device, ten times the major number and the minor.
-int require_capability() {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  int major = 0;
-  int minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
-  if (major < 8) {
-    throw std::runtime_error("CUDA device " + std::to_string(device) +
-                             ": expected compute capability 8.0 or more, got " + std::to_string(major) + "." +
-                             std::to_string(minor));
-  }
-  return 10 * major + minor;
-}
-
-}  // namespace
 
 PackedBlock::PackedBlock(const Layer& layer, const BlockOptions& options) : spec_(layer.spec), options_(options) {
   if (spec_.activation == Activation::kSoftmax && options.y != Element::kFloat32) {
     throw std::invalid_argument("y of a layer with softmax: expected float32, got a 16-bit type");
   }
-  if (require_capability() == 90) {
+  if (compute_capability() == 90) {
     if (const auto plan = sm90_plan(spec_, options_)) {
       const cudaError_t prepared = prepare_sm90_block(*plan, options_);
       if (prepared == cudaErrorInvalidKernelImage) {
         cudaGetLastError();  // a build without that code runs the generic block
       } else {
-        check(prepared, "cudaFuncSetAttribute");
+        require(prepared, "cudaFuncSetAttribute");
         sm90_ = std::make_shared<const Sm90Plan>(*plan);
       }
     }
   }
   const std::vector<std::byte> image = pack_image(layer, options.math);
-  check(cudaMalloc(&d_image_, image.size()), "cudaMalloc");
+  require(cudaMalloc(&d_image_, image.size()), "cudaMalloc");
   device_bytes_ = image.size();
   const cudaError_t copied = cudaMemcpy(d_image_, image.data(), image.size(), cudaMemcpyHostToDevice);
   if (copied != cudaSuccess) cudaFree(std::exchange(d_image_, nullptr));
-  check(copied, "cudaMemcpy");
+  require(copied, "cudaMemcpy");
 }
 
 PackedBlock::~PackedBlock() { cudaFree(d_image_); }

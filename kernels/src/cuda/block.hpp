@@ -62,8 +62,8 @@ struct Items {
 class PackedBlock {
  public:
   // Packs on the host, allocates on the current device and copies. The layer must be valid (see validate).
-  // Throws std::invalid_argument when the options do not fit the layer, and std::runtime_error, naming the call and
-  // CUDA's reason, when there is no device of compute capability 8.0 or more or CUDA fails. [control]
+  // Throws std::invalid_argument when the options do not fit the layer, std::bad_alloc when the weights do not fit into
+  // the device's memory and BackendUnavailable, naming the call and CUDA's reason, when CUDA fails. [control]
   PackedBlock(const Layer& layer, const BlockOptions& options);
   ~PackedBlock();
   PackedBlock(PackedBlock&& other) noexcept;

@@ -55,10 +55,20 @@ std::string require_device() {
   require(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   const cudaError_t loaded = load_pass_kernels();
   const bool has_code = loaded != cudaErrorNoKernelImageForDevice && loaded != cudaErrorUnsupportedPtxVersion;
-  const std::string why = refusal(properties.name, properties.major * 10 + properties.minor, has_code);
+  const std::string why = refusal(properties.name, compute_capability(), has_code);
   if (!why.empty()) refuse(why);
   require(loaded, "cudaFuncGetAttributes");
   return properties.name;
+}
+
+int compute_capability() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  require(cudaGetDevice(&device), "cudaGetDevice");
+  require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  require(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
+  return 10 * major + minor;
 }
 
 void require(cudaError_t result, const char* call) {

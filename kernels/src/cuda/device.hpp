@@ -21,6 +21,9 @@ std::string refusal(const std::string& card, int compute_capability, bool has_co
 // not run on or that this build has no code for. [control]
 std::string require_device();
 
+// The current device's, 90 for 9.0. Throws as `require`. [control]
+int compute_capability();
+
 // Throws std::bad_alloc when CUDA is out of memory, and BackendUnavailable, naming the call and CUDA's reason, for any
 // other error. [control]
 void require(cudaError_t result, const char* call);
