@@ -8,6 +8,8 @@
 #include "cuda/block_args.hpp"
 #include "cuda/generic_block.hpp"
 #include "cuda/pack.hpp"
+#include "cuda/sm90_block.hpp"
+#include "cuda/sm90_plan.hpp"
 #include "cuda/tiles.hpp"
 
 namespace halotap::kernels::cuda {
@@ -19,7 +21,8 @@ void check(cudaError_t error, const char* call) {
   throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(error));
 }
 
-void require_capability() {
+// Compute capability of the current device, ten times the major number and the minor.
+int require_capability() {
   int device = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   int major = 0;
@@ -31,6 +34,7 @@ void require_capability() {
                              ": expected compute capability 8.0 or more, got " + std::to_string(major) + "." +
                              std::to_string(minor));
   }
+  return 10 * major + minor;
 }
 
 }  // namespace
@@ -39,7 +43,17 @@ PackedBlock::PackedBlock(const Layer& layer, const BlockOptions& options) : spec
   if (spec_.activation == Activation::kSoftmax && options.y != Element::kFloat32) {
     throw std::invalid_argument("y of a layer with softmax: expected float32, got a 16-bit type");
   }
-  require_capability();
+  if (require_capability() == 90) {
+    if (const auto plan = sm90_plan(spec_, options_)) {
+      const cudaError_t prepared = prepare_sm90_block(*plan, options_);
+      if (prepared == cudaErrorInvalidKernelImage) {
+        cudaGetLastError();  // a build without that code runs the generic block
+      } else {
+        check(prepared, "cudaFuncSetAttribute");
+        sm90_ = std::make_shared<const Sm90Plan>(*plan);
+      }
+    }
+  }
   const std::vector<std::byte> image = pack_image(layer, options.math);
   check(cudaMalloc(&d_image_, image.size()), "cudaMalloc");
   device_bytes_ = image.size();
@@ -54,9 +68,17 @@ PackedBlock::PackedBlock(PackedBlock&& other) noexcept
     : spec_(std::move(other.spec_)),
       options_(other.options_),
       device_bytes_(std::exchange(other.device_bytes_, 0)),
-      d_image_(std::exchange(other.d_image_, nullptr)) {}
+      d_image_(std::exchange(other.d_image_, nullptr)),
+      sm90_(std::move(other.sm90_)) {}
 
-std::string PackedBlock::kernel_name() const { return "generic"; }
+std::string PackedBlock::kernel_name() const {
+  if (sm90_ == nullptr) return "generic";
+  if (sm90_->pointwise) return "sm90 pointwise";
+  const auto part = [](const char* letter, std::int32_t value) {
+    return " " + std::string(letter) + (value == 0 ? "any" : std::to_string(value));
+  };
+  return "sm90" + part("k", sm90_->taps) + part("d", sm90_->dilation);
+}
 
 cudaError_t launch_block(const PackedBlock& block, const Items& items, cudaStream_t stream) noexcept {
   const LayerSpec& spec = block.spec_;
@@ -83,15 +105,8 @@ cudaError_t launch_block(const PackedBlock& block, const Items& items, cudaStrea
   args.residual = spec.residual;
   args.items = items;
 
-  constexpr std::int64_t kQuad = Tile::kQuadFrames;
-  args.segment_frames =
-      static_cast<std::int32_t>(std::min<std::int64_t>((frames + kQuad - 1) / kQuad * kQuad, Tile::kFrames));
-  args.tile_segments = Tile::kFrames / args.segment_frames;
-  args.item_tiles = (frames + args.segment_frames - 1) / args.segment_frames;
-  args.tiles = args.tile_segments == 1 ? items.count * args.item_tiles
-                                       : (items.count + args.tile_segments - 1) / args.tile_segments;
-
-  const cudaError_t error = launch_generic_block(args, block.options_, stream);
+  const cudaError_t error = block.sm90_ != nullptr ? launch_sm90_block(args, *block.sm90_, block.options_, stream)
+                                                   : launch_generic_block(args, block.options_, stream);
   if (error != cudaSuccess || spec.activation != Activation::kSoftmax) return error;
   return launch_softmax(args, stream);
 }

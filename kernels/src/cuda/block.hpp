@@ -6,11 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "halotap/kernels/stack.hpp"
 
 namespace halotap::kernels::cuda {
+
+struct Sm90Plan;
 
 // How a sample is stored in device memory.
 enum class Element { kFloat32, kBfloat16, kFloat16 };
@@ -54,7 +57,8 @@ struct Items {
 };
 
 // A layer's weights in device memory, in the order the kernel reads them, and the kernel chosen for it. The choice
-// depends on the layer, the options and the device alone, so a frame's bits do not depend on how a launch is cut.
+// depends on the layer, the options, the device and the build alone, so a frame's bits do not depend on how a launch is
+// cut.
 class PackedBlock {
  public:
   // Packs on the host, allocates on the current device and copies. The layer must be valid (see validate).
@@ -77,6 +81,7 @@ class PackedBlock {
   BlockOptions options_;
   std::size_t device_bytes_ = 0;
   void* d_image_ = nullptr;
+  std::shared_ptr<const Sm90Plan> sm90_;  // null: the generic block
 };
 
 // Queues the layer on `stream`: one kernel (two for softmax), no allocation, no synchronisation; may be captured into a

@@ -2,6 +2,7 @@
 // by nvcc.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda/block.hpp"
@@ -29,10 +30,21 @@ struct BlockArgs {
 
   // The items.
   Items items;
-  std::int64_t tiles = 0;           // tiles of kTileFrames columns
+  std::int64_t tiles = 0;
   std::int32_t segment_frames = 0;  // frames of one item in a tile: a multiple of 4
   std::int32_t tile_segments = 0;   // items in a tile: 1 when an item spans several tiles
   std::int64_t item_tiles = 0;      // tiles of an item when tile_segments is 1
+
+  // Divides the items into tiles of `tile_frames` columns, a multiple of 4. [any thread]
+  void divide(std::int64_t tile_frames);
 };
+
+inline void BlockArgs::divide(std::int64_t tile_frames) {
+  const std::int64_t frames = items.table != nullptr ? items.max_frames : items.first.frames;
+  segment_frames = static_cast<std::int32_t>(std::min((frames + 3) / 4 * 4, tile_frames));
+  tile_segments = static_cast<std::int32_t>(tile_frames / segment_frames);
+  item_tiles = (frames + segment_frames - 1) / segment_frames;
+  tiles = tile_segments == 1 ? items.count * item_tiles : (items.count + tile_segments - 1) / tile_segments;
+}
 
 }  // namespace halotap::kernels::cuda

@@ -81,6 +81,17 @@ __device__ __forceinline__ void with_activation(Activation activation, const Bod
   }
 }
 
+// SiLU of z, given t = log2(e) * z and but for the factor ln 2: the packed taps hold the one, the row scales the other
+// (pack.hpp), which saves a multiplication a sample.
+__device__ __forceinline__ float silu_of_log2(float t) { return t * reciprocal_fast(1.0f + exp2_fast(-t)); }
+
+// As with_activation, for what the packed taps give.
+template <typename Body>
+__device__ __forceinline__ void with_activation_of_taps(Activation activation, const Body& body) {
+  if (activation == Activation::kSilu) return body([](float t) { return silu_of_log2(t); });
+  with_activation(activation, body);
+}
+
 // A power of two that brings `largest` (not negative) into [2^14, 2^15), and its inverse; both normal numbers. The
 // inverse of 1/scale is exact, so undoing the scale costs no accuracy.
 struct FrameScale {
@@ -93,6 +104,13 @@ __device__ __forceinline__ FrameScale frame_scale(float largest) {
   const int scale_field = min(268 - field, 253);
   return {__uint_as_float(static_cast<std::uint32_t>(scale_field) << 23),
           __uint_as_float(static_cast<std::uint32_t>(254 - scale_field) << 23)};
+}
+
+// The larger magnitude of either half, of numbers cut to bfloat16; signs are of no use. A NaN counts as nothing.
+__device__ __forceinline__ std::uint32_t larger_magnitudes(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t larger;
+  asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
 }
 
 struct SplitPair {

@@ -53,7 +53,7 @@ template <typename X>
 __device__ __forceinline__ void depthwise(const BlockArgs& args, const Item& item, std::int64_t frame, int channel,
                                           float (&a)[Tile::kGroupChannels][Tile::kQuadFrames]) {
   const X* x[Tile::kGroupChannels];
-  const float* taps = args.d_taps + static_cast<std::int64_t>(channel) * args.taps;
+  const float* taps = args.d_taps + channel;
 #pragma unroll
   for (int c = 0; c < Tile::kGroupChannels; ++c) {
     // A channel past the last reads the last one's samples, against taps of zero.
@@ -65,10 +65,10 @@ __device__ __forceinline__ void depthwise(const BlockArgs& args, const Item& ite
   }
   std::int64_t source = frame - args.left_frames;
 #pragma unroll 1
-  for (int k = 0; k < args.taps; ++k, source += args.dilation) {
+  for (int k = 0; k < args.taps; ++k, source += args.dilation, taps += args.in_padded) {
 #pragma unroll
     for (int c = 0; c < Tile::kGroupChannels; ++c) {
-      const float weight = taps[c * args.taps + k];
+      const float weight = taps[c];
 #pragma unroll
       for (int f = 0; f < Tile::kQuadFrames; ++f) {
         const std::int64_t t = source + f;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void depthwise(const BlockArgs& args, const Item& ite
       }
     }
   }
-  with_activation(args.before_mix, [&](auto activation) {
+  with_activation_of_taps(args.before_mix, [&](auto activation) {
 #pragma unroll
     for (int c = 0; c < Tile::kGroupChannels; ++c) {
 #pragma unroll
@@ -291,7 +291,10 @@ cudaError_t launch_from(const BlockArgs& args, const BlockOptions& options, cuda
 
 }  // namespace
 
-cudaError_t launch_generic_block(const BlockArgs& args, const BlockOptions& options, cudaStream_t stream) noexcept {
+cudaError_t launch_generic_block(const BlockArgs& block_args, const BlockOptions& options,
+                                 cudaStream_t stream) noexcept {
+  BlockArgs args = block_args;
+  args.divide(Tile::kFrames);
   switch (options.x) {
     case Element::kBfloat16:
       return launch_from<__nv_bfloat16>(args, options, stream);

@@ -1,8 +1,10 @@
 #include "cuda/pack.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <numbers>
 
 #include "cuda/float16.hpp"
 
@@ -25,7 +27,9 @@ std::vector<float> padded_floats(const std::vector<double>& values, std::int64_t
 
 ImageLayout image_layout(const LayerSpec& spec, Math math) {
   ImageLayout layout;
-  layout.in_padded = round_up(spec.in_channels, 16);
+  const std::int64_t steps = round_up(spec.in_channels, 16) / 16;
+  layout.in_padded =
+      16 * (steps <= 8 ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(steps))) : steps);
   layout.out_padded = round_up(spec.out_channels, 64);
   layout.terms = math == Math::kFp32 ? 2 : 1;
   layout.taps = layout.terms * layout.term_bytes();
@@ -48,12 +52,15 @@ std::vector<std::byte> pack_image(const Layer& layer, Math math) {
   const ImageLayout layout = image_layout(spec, math);
   std::vector<std::byte> image(static_cast<std::size_t>(layout.size_bytes));
 
+  const bool silu_of_taps = spec.type == LayerType::kTemporalConv && spec.activation == Activation::kSilu;
+  const double unit = silu_of_taps ? std::numbers::log2e : 1.0;
+
   const std::int64_t k_steps = layout.in_padded / 16;
   std::vector<float> row_scale(static_cast<std::size_t>(layout.out_padded), 1.0f);
   for (std::int64_t row = 0; row < spec.out_channels; ++row) {
     const double* weights = layer.weights.pw_weight.data() + row * spec.in_channels;
     const double scale = scale_to_float16(weights, spec.in_channels);
-    row_scale[static_cast<std::size_t>(row)] = static_cast<float>(1 / scale);
+    row_scale[static_cast<std::size_t>(row)] = static_cast<float>(1 / (scale * unit));
     for (std::int64_t channel = 0; channel < spec.in_channels; ++channel) {
       const std::int64_t r = row % 16;
       const std::int64_t c = channel % 16;
@@ -76,7 +83,15 @@ std::vector<std::byte> pack_image(const Layer& layer, Math math) {
   } else {
     depthwise.weight.assign(static_cast<std::size_t>(spec.in_channels), 1.0);
   }
-  store_floats(image, layout.taps, padded_floats(depthwise.weight, layout.in_padded * spec.kernel_size));
+  std::vector<float> taps(static_cast<std::size_t>(layout.in_padded * spec.kernel_size), 0.0f);
+  for (std::int64_t channel = 0; channel < spec.in_channels; ++channel) {
+    for (std::int64_t k = 0; k < spec.kernel_size; ++k) {
+      taps[static_cast<std::size_t>(k * layout.in_padded + channel)] =
+          static_cast<float>(unit * depthwise.weight[static_cast<std::size_t>(channel * spec.kernel_size + k)]);
+    }
+  }
+  for (double& bias : depthwise.bias) bias *= unit;
+  store_floats(image, layout.taps, taps);
   store_floats(image, layout.tap_bias, padded_floats(depthwise.bias, layout.in_padded));
   store_floats(image, layout.row_scale, row_scale);
   store_floats(image, layout.mix_bias, padded_floats(layer.weights.pw_bias, layout.out_padded));

@@ -15,13 +15,14 @@ namespace halotap::kernels::cuda {
 //              eight numbers of a lane side by side. Number i of lane l is row l/4 + 8*(i/2 % 2), channel
 //              2*(l%4) + i%2 + 8*(i/4) of the 16 x 16 tile. Term 0 holds the scaled weights rounded, term 1 what
 //              rounding left.
-//   taps       [in_padded, kernel_size] float32, batch norm folded in; a pointwise layer has one tap of 1
+//   taps       [kernel_size, in_padded] float32, batch norm folded in; a pointwise layer has one tap of 1. With SiLU
+//              they and their bias are times log2(e), and the row scales times ln 2: see device_math.cuh.
 //   tap_bias   [in_padded] float32
 //   row_scale  [out_padded] float32: what a row of products is multiplied by to undo the scaling of its weights
 //   mix_bias   [out_padded] float32
 // Padding is zeros.
 struct ImageLayout {
-  std::int64_t in_padded = 0;   // in_channels rounded up to 16
+  std::int64_t in_padded = 0;   // in_channels rounded up to 16, 32, 64, 128 or a multiple of 16
   std::int64_t out_padded = 0;  // out_channels rounded up to 64
   std::int64_t terms = 0;       // 2 for Math::kFp32, else 1
   std::int64_t mix = 0;

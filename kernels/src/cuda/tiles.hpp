@@ -11,7 +11,7 @@ struct Tile {
   static constexpr int kStepChannels = 16;   // channels of one matrix instruction
   static constexpr int kPassChannels = 128;  // channels that share a frame's scale and are summed in one go
   static constexpr int kPassGroups = kPassChannels / kGroupChannels;
-  static constexpr int kThreads = kPassGroups * kQuads;  // of the depthwise: one a (group, quad)
+  static constexpr int kThreads = kPassGroups * kQuads;  // of the generic block: one a (group, quad)
 };
 static_assert(Tile::kQuads == 16, "half a warp computes one group of channels over a whole tile");
 static_assert(Tile::kThreads == 256);

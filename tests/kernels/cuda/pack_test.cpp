@@ -48,7 +48,12 @@ LayerSpec spec_of(std::int64_t in_channels, std::int64_t out_channels, std::int6
   spec.in_channels = in_channels;
   spec.out_channels = out_channels;
   spec.kernel_size = kernel_size;
+  spec.activation = Activation::kRelu;  // SiLU moves a factor from the taps to the rows
   return spec;
+}
+
+float tap(const std::vector<std::byte>& image, const ImageLayout& layout, std::int64_t channel, std::int64_t k) {
+  return read<float>(image, layout.taps + (k * layout.in_padded + channel) * 4);
 }
 
 TEST(Float16, RoundsToNearestEven) {
@@ -128,8 +133,8 @@ TEST(PackImage, PadsWithZeros) {
     }
   }
   for (std::int64_t c = 17; c < 32; ++c) {
-    EXPECT_EQ(read<float>(image, layout.taps + c * 2 * 4), 0);
-    EXPECT_EQ(read<float>(image, layout.taps + (c * 2 + 1) * 4), 0);
+    EXPECT_EQ(tap(image, layout, c, 0), 0);
+    EXPECT_EQ(tap(image, layout, c, 1), 0);
     EXPECT_EQ(read<float>(image, layout.tap_bias + c * 4), 0);
   }
   for (std::int64_t row = 3; row < 64; ++row) EXPECT_EQ(read<float>(image, layout.mix_bias + row * 4), 0);
@@ -142,15 +147,36 @@ TEST(PackImage, FoldsBatchNormAndGivesPointwiseOneTapOfOne) {
   layer.weights.batch_norm = BatchNorm{{2, 2, 2, 2, 2}, {1, 1, 1, 1, 1}, {0, 0, 0, 0, 0}, {3, 3, 3, 3, 3}, 1.0};
   const ImageLayout layout = image_layout(spec, Math::kFp32);
   const auto image = pack_image(layer, Math::kFp32);
-  for (std::int64_t i = 0; i < 15; ++i) {
-    EXPECT_FLOAT_EQ(read<float>(image, layout.taps + i * 4),
-                    static_cast<float>(layer.weights.dw_weight[static_cast<std::size_t>(i)]));
+  for (std::int64_t c = 0; c < 5; ++c) {
+    for (std::int64_t k = 0; k < 3; ++k) {
+      EXPECT_FLOAT_EQ(tap(image, layout, c, k),
+                      static_cast<float>(layer.weights.dw_weight[static_cast<std::size_t>(c * 3 + k)]));
+    }
   }
   spec.type = LayerType::kPointwise;
   spec.kernel_size = 1;
   const auto pointwise = pack_image(draw_layer(random, spec), Math::kFp32);
   const ImageLayout one_tap = image_layout(spec, Math::kFp32);
   for (std::int64_t c = 0; c < 5; ++c) EXPECT_EQ(read<float>(pointwise, one_tap.taps + c * 4), 1);
+}
+
+TEST(PackImage, MovesAFactorOfSiluFromTheTapsToTheRows) {
+  Random random(4);
+  LayerSpec spec = spec_of(20, 6, 3);
+  Layer layer = draw_layer(random, spec);
+  const ImageLayout layout = image_layout(spec, Math::kFp32);
+  const auto plain = pack_image(layer, Math::kFp32);
+  layer.spec.activation = Activation::kSilu;
+  const auto silu = pack_image(layer, Math::kFp32);
+  for (std::int64_t c = 0; c < 20; ++c) {
+    EXPECT_FLOAT_EQ(tap(silu, layout, c, 1), tap(plain, layout, c, 1) * 1.4426950409f);
+    EXPECT_FLOAT_EQ(read<float>(silu, layout.tap_bias + c * 4),
+                    read<float>(plain, layout.tap_bias + c * 4) * 1.4426950409f);
+  }
+  for (std::int64_t row = 0; row < 6; ++row) {
+    EXPECT_FLOAT_EQ(read<float>(silu, layout.row_scale + row * 4),
+                    read<float>(plain, layout.row_scale + row * 4) * 0.69314718056f);
+  }
 }
 
 TEST(PackImage, ScalesToTheTopOfFloat16) {

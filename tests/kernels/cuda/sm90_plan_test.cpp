@@ -1,0 +1,122 @@
+#include "cuda/sm90_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "cuda/block_args.hpp"
+#include "random_stack.hpp"
+
+namespace halotap::kernels::cuda {
+namespace {
+
+using test::draw;
+using test::Random;
+using test::toss;
+
+LayerSpec spec_of(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                  std::int64_t dilation) {
+  LayerSpec spec;
+  spec.name = "layer";
+  spec.in_channels = in_channels;
+  spec.out_channels = out_channels;
+  spec.kernel_size = kernel_size;
+  spec.dilation = dilation;
+  return spec;
+}
+
+TEST(Sm90Plan, TakesTheBatchShapeWithCompiledTapsAndTwoSlabsAWarp) {
+  const auto plan = sm90_plan(spec_of(128, 128, 5, 2), {});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->taps, 5);
+  EXPECT_EQ(plan->dilation, 2);
+  EXPECT_TRUE(plan->bulk);
+  EXPECT_EQ(plan->lead, 0);
+  EXPECT_EQ(plan->teams, 3);
+  EXPECT_EQ(plan->team_warps, 4);
+  EXPECT_EQ(plan->slots, 2);
+  EXPECT_EQ(plan->stages, 2);
+}
+
+TEST(Sm90Plan, LeavesOtherChannelCountsAndMixedSampleTypesToTheGenericBlock) {
+  EXPECT_FALSE(sm90_plan(spec_of(120, 128, 5, 2), {}));
+  EXPECT_FALSE(sm90_plan(spec_of(128, 120, 5, 2), {}));
+  EXPECT_FALSE(sm90_plan(spec_of(144, 128, 5, 2), {}));
+  EXPECT_FALSE(sm90_plan(spec_of(128, 128, 513, 512), {}));
+  EXPECT_FALSE(sm90_plan(spec_of(128, 128, 5, 2), {Math::kFp32, Element::kFloat32, Element::kBfloat16}));
+}
+
+TEST(Sm90Plan, CopiesInBulkOnlyWhatBeginsAt16Bytes) {
+  const BlockOptions half{Math::kFp32, Element::kBfloat16, Element::kBfloat16};
+  EXPECT_EQ(sm90_plan(spec_of(32, 32, 3, 1), {})->lead, 2);
+  EXPECT_EQ(sm90_plan(spec_of(32, 32, 3, 1), half)->lead, 6);
+  EXPECT_EQ(sm90_plan(spec_of(32, 32, 5, 2), half)->lead, 0);
+  EXPECT_FALSE(sm90_plan(spec_of(32, 32, 3, 3), {})->bulk);
+  EXPECT_TRUE(sm90_plan(spec_of(32, 32, 3, 4), {})->bulk);
+  LayerSpec same = spec_of(32, 32, 2, 2);
+  same.padding = Padding::kSame;
+  EXPECT_FALSE(sm90_plan(same, {})->bulk);  // one frame to the left: the kernel for dilation 2 skips whole taps only
+}
+
+TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
+  int taken = 0;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    Random random(seed);
+    LayerSpec spec = spec_of(16 * draw(random, 1, 8), 16 * draw(random, 1, 64), draw(random, 1, draw(random, 1, 40)),
+                             draw(random, 1, draw(random, 1, 80)));
+    if (spec.halo_frames() % 2 == 0 && toss(random)) spec.padding = Padding::kSame;
+    const auto element = static_cast<Element>(draw(random, 0, 2));
+    const auto plan = sm90_plan(spec, {static_cast<Math>(draw(random, 0, 3)), element, element});
+    if (!plan) continue;
+    ++taken;
+    const std::int64_t bytes = element_bytes(element);
+    ASSERT_LE(plan->shared_bytes, Sm90::kSharedBytes) << seed;
+    ASSERT_GE(plan->slots, 1) << seed;
+    ASSERT_LE(plan->slots, Sm90::kMaxSlots) << seed;
+    ASSERT_GE(2 * plan->stages, plan->teams) << seed;
+    ASSERT_LE(plan->stages, Sm90::kMaxStages) << seed;
+    ASSERT_EQ(plan->teams, Sm90::kDepthwiseWarps / plan->team_warps) << seed;
+    ASSERT_GE(plan->team_warps * Sm90::kWarpChannels, spec.in_channels) << seed;
+    ASSERT_EQ(plan->row_bytes % 32, 16) << seed;
+    ASSERT_LE(plan->box_frames, Sm90::kMaxBoxFrames) << seed;
+    ASSERT_EQ(plan->slab_bytes, plan->boxes * Sm90::kWarpChannels * plan->row_bytes) << seed;
+    ASSERT_EQ(plan->slab_bytes % 128, 0) << seed;
+    // The last tap of the last frame lies in the row, or in the last of the rows.
+    const std::int64_t first = plan->pad_bytes + plan->lead * bytes;
+    if (plan->tap_rows) {
+      ASSERT_LE(first + Sm90::kHalfFrames * bytes, plan->row_bytes) << seed;
+    } else {
+      ASSERT_LE(first + (Sm90::kHalfFrames + spec.halo_frames()) * bytes, plan->row_bytes) << seed;
+    }
+    if (plan->bulk) {
+      ASSERT_EQ((spec.left_frames() + plan->lead) * bytes % 16, 0) << seed;
+    }
+  }
+  EXPECT_GT(taken, 1000);
+}
+
+TEST(BlockArgs, DividesLongItemsIntoTilesAndPutsShortOnesSideBySide) {
+  BlockArgs args;
+  args.items.count = 3;
+  args.items.first.frames = 100;
+  args.divide(32);
+  EXPECT_EQ(args.segment_frames, 32);
+  EXPECT_EQ(args.tile_segments, 1);
+  EXPECT_EQ(args.item_tiles, 4);
+  EXPECT_EQ(args.tiles, 12);
+
+  args.items.first.frames = 5;
+  args.divide(32);
+  EXPECT_EQ(args.segment_frames, 8);
+  EXPECT_EQ(args.tile_segments, 4);
+  EXPECT_EQ(args.tiles, 1);
+
+  const Item none;
+  args.items.table = &none;
+  args.items.max_frames = 20;
+  args.divide(32);
+  EXPECT_EQ(args.segment_frames, 20);
+  EXPECT_EQ(args.tile_segments, 1);
+  EXPECT_EQ(args.tiles, 3);
+}
+
+}  // namespace
+}  // namespace halotap::kernels::cuda
