@@ -162,7 +162,7 @@ def scaling_shapes():
         yield "frames", replace(base, frames=frames)
     yield "frames", replace(base, batch=1, frames=1 << 20)
     for channels in (16, 32, 48, 64, 96, 192, 256, 384, 512):
-        yield "channels", replace(base, channels=channels, out_channels=channels, frames=2048 * 128 // channels)
+        yield "channels", replace(base, channels=channels, out_channels=channels, frames=2048 * 128 // channels // 32 * 32)
     for kernel_size in (1, 3, 7, 9, 15, 31):
         yield "taps", replace(base, kernel_size=kernel_size)
     for dilation in (1, 4, 8, 16, 32, 64):

@@ -243,22 +243,10 @@ __device__ __forceinline__ void sum_taps(const BlockArgs& args, const Sm90Launch
         s_quad[q] = s_row + launch.quad_bytes[first + q];
         if constexpr (kDilation > 0) load_quad<X>(window[q][0], s_quad[q]);
       }
+      const float* d_tap = t.d_taps;
       const int skipped = kDilation > 0 ? launch.lead / (kDilation > 0 ? kDilation : 1) : 0;
-      // Taps are read one turn ahead of their use; those before the first and past the last are none.
-      float next[kTapsAQuad];
-      const auto read_next = [&](int k) {
-#pragma unroll
-        for (int j = 0; j < kTapsAQuad; ++j) {
-          if (k + j >= 0 && k + j < args.taps) next[j] = t.d_taps[static_cast<std::int64_t>(k + j) * args.in_padded];
-        }
-      };
-      read_next(-skipped);
 #pragma unroll 1
       for (int k = -skipped; k < args.taps; k += kTapsAQuad) {
-        float tap[kTapsAQuad];
-#pragma unroll
-        for (int j = 0; j < kTapsAQuad; ++j) tap[j] = next[j];
-        read_next(k + kTapsAQuad);
 #pragma unroll
         for (int q = 0; q < kAtOnce; ++q) {
           if constexpr (kDilation > 0) {
@@ -271,13 +259,15 @@ __device__ __forceinline__ void sum_taps(const BlockArgs& args, const Sm90Launch
         }
 #pragma unroll
         for (int j = 0; j < kTapsAQuad; ++j) {
-          if (k + j < 0 || k + j >= args.taps) continue;
+          if (k + j < 0) continue;
+          if (k + j >= args.taps) break;
+          const float tap = *d_tap;
+          d_tap += args.in_padded;
 #pragma unroll
           for (int q = 0; q < kAtOnce; ++q) {
 #pragma unroll
             for (int f = 0; f < 4; ++f) {
-              z[first + q][f] =
-                  fmaf(tap[j], window[q][(f + j * kDilation) / 4][(f + j * kDilation) % 4], z[first + q][f]);
+              z[first + q][f] = fmaf(tap, window[q][(f + j * kDilation) / 4][(f + j * kDilation) % 4], z[first + q][f]);
             }
           }
         }
@@ -584,8 +574,8 @@ __device__ __forceinline__ void store_whole_tile(const BlockArgs& args, int side
   }
 }
 
-// Stores any half tile. One loop over numbers put aside in local memory: written out it would take the registers that
-// the weights need.
+// Stores any half tile, frame by frame. Rare where speed matters, so it is one loop over numbers put aside in local
+// memory: written out it would take the registers that the weights need.
 template <typename X, bool kPointwise>
 __device__ __forceinline__ void store_any_tile(const BlockArgs& args, std::int64_t tile, int side, int row,
                                                const Finish& finish, const float (&sums)[8][4],
@@ -601,29 +591,17 @@ __device__ __forceinline__ void store_any_tile(const BlockArgs& args, std::int64
     const Quad place = quad_at(args, tile, static_cast<int>(threadIdx.x % 4) + 4 * (i / 2));
     if (place.item < 0) continue;
     const Item item = item_at<sizeof(X), sizeof(X)>(args.items, place.item);
-    const auto frames = static_cast<int>(min(item.frames - place.frame, std::int64_t{4}));
-    if (frames <= 0) continue;
     const int own_row = row + 8 * (i % 2);
-    float quad[4] = {quads[i][0], quads[i][1], quads[i][2], quads[i][3]};
-    if (args.residual) {
-      const X* x = static_cast<const X*>(item.x) + own_row * item.x_channel_stride + place.frame;
-#pragma unroll
-      for (int f = 0; f < 4; ++f) {
-        if (f < frames && place.frame + f >= item.x_begin && place.frame + f < item.x_end) quad[f] += to_float(x[f]);
+#pragma unroll 1
+    for (int f = 0; f < 4; ++f) {
+      const std::int64_t t = place.frame + f;
+      if (t >= item.frames) break;
+      float value = quads[i][f];
+      if (args.residual && t >= item.x_begin && t < item.x_end) {
+        value += to_float(static_cast<const X*>(item.x)[own_row * item.x_channel_stride + t]);
       }
-    }
-#pragma unroll
-    for (int f = 0; f < 4; ++f) {
-      if (place.frame + f < item.y_begin || place.frame + f >= item.y_end) quad[f] = 0.0f;
-    }
-    X* y = static_cast<X*>(item.y) + own_row * item.y_channel_stride + place.frame;
-    if (frames == 4 && reinterpret_cast<std::uintptr_t>(y) % (4 * sizeof(X)) == 0) {
-      store_quad(y, quad);
-      continue;
-    }
-#pragma unroll
-    for (int f = 0; f < 4; ++f) {
-      if (f < frames) y[f] = from_float<X>(quad[f]);
+      if (t < item.y_begin || t >= item.y_end) value = 0.0f;
+      static_cast<X*>(item.y)[own_row * item.y_channel_stride + t] = from_float<X>(value);
     }
   }
 }
