@@ -46,7 +46,7 @@ run_tests() {
 # One run of a tool over the tests that a filter names is one check.
 sanitize() {
   local tool=$1 program=$2 filter=$3 status=0 start=$SECONDS
-  compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
+  timeout 600 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
     "$build/bin/$program" --gtest_brief=1 --gtest_filter="$filter" >"$log" 2>&1 || status=$?
   if [ "$status" = 0 ] && grep -q '^\[  PASSED  \] [1-9]' "$log"; then
     passed=$((passed + 1))
@@ -92,8 +92,8 @@ cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target "${programs[@]}" 
 for program in "${programs[@]}"; do run_tests "$program"; done
 if [ -n "$command_line" ]; then verify_cases; fi
 
-# The sanitizers slow every launch down: the tests that launch each kernel in each way, once.
-blocks='*CudaBlock.AgreesWithTheReferenceOnEveryActivation*:*CudaBlock.ReadsAndWritesOnlyTheFramesThatAreReal*'
+# The sanitizers slow every launch down, the more the longer it is: tests of few and short ones.
+blocks='*CudaBlock.ReadsAndWritesOnlyTheFramesThatAreReal*:*CudaBlock.GivesTheSameBitsInABatchOfAnyAlignment*'
 streams='*ReadsAndWritesPlanar*:*WorksInPlace*:*LeavesNothingOfAStream*:*HoldsAFrame*'
 cases='CudaEngine.IsWhatAutoTakes:*CaseIsNearInEveryPrecision/stack_mixed:*CaseIsNearInEveryPrecision/odd_channels_bias'
 for tool in memcheck racecheck initcheck; do
