@@ -1,11 +1,12 @@
 #include "cpu/layer_kernels.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cstddef>
 #include <cstdlib>
+#include <functional>
 #include <limits>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -576,13 +577,13 @@ bool same_word(std::string_view a, std::string_view b) {
 }  // namespace
 
 const LayerKernels& layer_kernels() {
-  static std::mutex mutex;
-  static std::string
-      heeded;  // HALOTAP_ISA as it was last time: asking what the processor has takes tens of microseconds
+  // HALOTAP_ISA as it was last time: asking what the processor has takes tens of microseconds. Relaxed: nothing is
+  // handed over with it, and a caller who reads an old one asks once more.
+  static std::atomic<std::size_t> heeded{std::hash<std::string>{}("")};
   const char* value = std::getenv("HALOTAP_ISA");
   const std::string wanted = value == nullptr ? "" : value;
-  const std::lock_guard lock(mutex);
-  if (wanted != heeded) {
+  const std::size_t hash = std::hash<std::string>{}(wanted);
+  if (hash != heeded.load(std::memory_order_relaxed)) {
     std::string levels;
     std::int64_t chosen = wanted.empty() ? hwy::SupportedTargets() : 0;
     for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
@@ -593,7 +594,7 @@ const LayerKernels& layer_kernels() {
       throw std::invalid_argument("HALOTAP_ISA: expected one of " + levels + ", got '" + wanted + "'");
     }
     hwy::GetChosenTarget().Update(chosen);
-    heeded = wanted;
+    heeded.store(hash, std::memory_order_relaxed);
   }
   return *HWY_DYNAMIC_DISPATCH(make_kernels)();
 }
