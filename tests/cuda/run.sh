@@ -95,7 +95,7 @@ if [ -n "$command_line" ]; then verify_cases; fi
 # The sanitizers slow every launch down, the more the longer it is: tests of few and short ones.
 blocks='*CudaBlock.ReadsAndWritesOnlyTheFramesThatAreReal*:*CudaBlock.GivesTheSameBitsInABatchOfAnyAlignment*'
 streams='*ReadsAndWritesPlanar*:*WorksInPlace*:*LeavesNothingOfAStream*:*HoldsAFrame*'
-cases='CudaEngine.IsWhatAutoTakes:*CaseIsNearInEveryPrecision/stack_mixed:*CaseIsNearInEveryPrecision/odd_channels_bias'
+cases='CudaEngine.IsNotWhatAutoTakes*:*CaseIsNearInEveryPrecision/stack_mixed:*CaseIsNearInEveryPrecision/odd_channels_bias'
 for tool in memcheck racecheck initcheck; do
   sanitize "$tool" cuda_tests "$blocks:$streams"
   sanitize "$tool" cuda_engine_tests "$cases"

@@ -168,11 +168,29 @@ TEST_P(CudaGolden, CaseIsNearInEveryPrecision) {
 INSTANTIATE_TEST_SUITE_P(Cases, CudaGolden, testing::ValuesIn(case_names()),
                          [](const testing::TestParamInfo<std::string>& golden_case) { return golden_case.param; });
 
-TEST_F(CudaEngine, IsWhatAutoTakes) {
+TEST_F(CudaEngine, IsWhatAutoTakesForManyStreamsOrAPrecisionThatTheCpuLacks) {
+  const Model model = test::lookahead_model(1);
+  const std::int64_t many = 10'000'000 / model.stack->macs_per_frame() + 1;
+  for (const EngineSpec& spec :
+       {EngineSpec{.max_streams = many, .max_chunk_frames = 1}, EngineSpec{.precision = Precision::kBf16}}) {
+    Engine engine;
+    engine.prepare(model, spec);
+    EXPECT_TRUE(engine.device().starts_with("cuda (")) << engine.device();
+    EXPECT_EQ(engine.failure(), "");
+  }
+}
+
+TEST_F(CudaEngine, IsNotWhatAutoTakesForOneStreamWhereThereIsTheCpu) {
+  const Model model = test::lookahead_model(1);
+  bool has_cpu = true;
   Engine engine;
-  engine.prepare(test::lookahead_model(1), {});
-  EXPECT_TRUE(engine.device().starts_with("cuda (")) << engine.device();
-  EXPECT_EQ(engine.failure(), "");
+  try {
+    engine.prepare(model, {.backend = Backend::kCpu});
+  } catch (const DeviceError&) {
+    has_cpu = false;
+  }
+  engine.prepare(model, {});
+  EXPECT_TRUE(engine.device().starts_with(has_cpu ? "cpu (" : "cuda (")) << engine.device();
 }
 
 TEST_F(CudaEngine, RefusesWorkerThreads) {

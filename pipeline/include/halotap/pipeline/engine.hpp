@@ -27,8 +27,9 @@ using kernels::parse_precision;
 using kernels::Precision;
 using kernels::to_string;
 
-// kAuto: CUDA where it can run this model, else the CPU, and the CPU when worker threads are asked for: only it has
-// them. Engine::device says what was taken.
+// kAuto: CUDA where there is a card that can run the model and enough work for it: ten million multiply-accumulates a
+// frame of all streams, or a precision that only it has. Else the CPU, and when worker threads are asked for: only it
+// has them. Engine::device says what was taken.
 enum class Backend { kAuto, kCpu, kCuda };
 
 // Names as files and the command line spell them ("auto"); nothing for another word. [any thread]
