@@ -56,6 +56,14 @@ inline Layer draw_layer(Random& random, const LayerSpec& spec) {
   return layer;
 }
 
+// Gives a layer the identity for a mix, which backends may leave out.
+inline void make_identity(Layer& layer) {
+  const auto channels = static_cast<std::size_t>(layer.spec.in_channels);
+  layer.weights.pw_bias.clear();
+  layer.weights.pw_weight.assign(channels * channels, 0.0);
+  for (std::size_t c = 0; c < channels; ++c) layer.weights.pw_weight[c * channels + c] = 1.0;
+}
+
 struct StackBounds {
   std::int64_t max_layers = 4;
   std::int64_t max_channels = 40;
@@ -87,6 +95,7 @@ inline std::shared_ptr<const Stack> draw_stack(Random& random, const StackBounds
     }
     channels = spec.out_channels;
     layers.push_back(draw_layer(random, spec));
+    if (spec.in_channels == spec.out_channels && !spec.residual && toss(random)) make_identity(layers.back());
   }
   return std::make_shared<const Stack>(std::move(layers));
 }

@@ -11,6 +11,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "compare.hpp"
 #include "cuda/float16.hpp"
 #include "halotap/kernels/reference.hpp"
 #include "random_stack.hpp"
@@ -22,6 +23,8 @@ using test::draw;
 using test::draw_layer;
 using test::draw_signal;
 using test::Random;
+using test::relative_l2;
+using test::same_bits;
 using test::toss;
 
 void require(cudaError_t error) {
@@ -102,20 +105,6 @@ std::vector<float> run(const PackedBlock& block, const std::vector<float>& input
 
 std::vector<double> reference(const Layer& layer, const std::vector<float>& input, std::int64_t frames) {
   return run_reference(Stack({layer}), input, frames);
-}
-
-double relative_l2(const std::vector<float>& got, const std::vector<double>& expected) {
-  double difference = 0;
-  double norm = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    difference += std::pow(static_cast<double>(got[i]) - expected[i], 2);
-    norm += expected[i] * expected[i];
-  }
-  return difference == 0 ? 0 : std::sqrt(difference / norm);
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 struct LayerBounds {
