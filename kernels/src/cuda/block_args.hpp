@@ -35,6 +35,8 @@ struct BlockArgs {
   std::int32_t tile_segments = 0;   // items in a tile: 1 when an item spans several tiles
   std::int64_t item_tiles = 0;      // tiles of an item when tile_segments is 1
 
+  // Frames that the taps of one frame span, but for that one. [any thread]
+  std::int64_t halo_frames() const { return std::int64_t{taps - 1} * dilation; }
   // Divides the items into tiles of `tile_frames` columns, a multiple of 4. [any thread]
   void divide(std::int64_t tile_frames);
 };

@@ -85,6 +85,21 @@ __device__ __forceinline__ void with_activation(Activation activation, const Bod
 // (pack.hpp), which saves a multiplication a sample.
 __device__ __forceinline__ float silu_of_log2(float t) { return t * reciprocal_fast(1.0f + exp2_fast(-t)); }
 
+// The scale that a kernel may give every frame that it fits, so that most of the time no frame's largest magnitude must
+// be known first: those whose largest scaled magnitude, rounded to float16, lies in [2^-3, 2^15), and silent ones. The
+// second of two float16 terms rounds to multiples of 2^-24, 2^-22 of 2^-3 at most.
+struct CommonScale {
+  static constexpr float kScale = 512.0f;
+  static constexpr std::uint32_t kQuietest = (15 - 3) << 10;  // the bits of 2^-3
+  static constexpr std::uint32_t kLoudest = (15 + 15) << 10;  // and of 2^15
+};
+
+// silu_of_log2, times the common scale.
+__device__ __forceinline__ float scaled_silu_of_log2(float t) {
+  constexpr float kInverse = 1.0f / CommonScale::kScale;
+  return t * reciprocal_fast(fmaf(exp2_fast(-t), kInverse, kInverse));
+}
+
 // As with_activation, for what the packed taps give.
 template <typename Body>
 __device__ __forceinline__ void with_activation_of_taps(Activation activation, const Body& body) {
@@ -106,11 +121,13 @@ __device__ __forceinline__ FrameScale frame_scale(float largest) {
           __uint_as_float(static_cast<std::uint32_t>(254 - scale_field) << 23)};
 }
 
-// The larger magnitude of either half, of numbers cut to bfloat16; signs are of no use. A NaN counts as nothing.
-__device__ __forceinline__ std::uint32_t larger_magnitudes(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t larger;
-  asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
-  return larger;
+// As frame_scale, but the common scale where that fits.
+__device__ __forceinline__ FrameScale frame_scale_unless_common(float largest) {
+  const std::uint32_t bits = __half_as_ushort(__float2half_rn(largest * CommonScale::kScale));
+  if (largest == 0 || (bits >= CommonScale::kQuietest && bits < CommonScale::kLoudest)) {
+    return {CommonScale::kScale, 1.0f / CommonScale::kScale};
+  }
+  return frame_scale(largest);
 }
 
 struct SplitPair {

@@ -35,6 +35,20 @@ __device__ __forceinline__ void barrier_init(std::uint64_t* s_barrier, int arriv
 __device__ __forceinline__ void barrier_arrive(std::uint64_t* s_barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(s_barrier)) : "memory");
 }
+// Arrives, and tells whether this was the last arrival that the phase waited for.
+__device__ __forceinline__ bool barrier_arrive_last(std::uint64_t* s_barrier) {
+  std::uint32_t pending_before;
+  asm volatile(
+      "{\n"
+      ".reg .b64 state;\n"
+      "mbarrier.arrive.shared::cta.b64 state, [%1];\n"
+      "mbarrier.pending_count.b64 %0, state;\n"
+      "}\n"
+      : "=r"(pending_before)
+      : "r"(shared_address(s_barrier))
+      : "memory");
+  return pending_before == 1;
+}
 __device__ __forceinline__ void barrier_arrive_expecting(std::uint64_t* s_barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(s_barrier)), "r"(bytes)
                : "memory");
@@ -70,6 +84,17 @@ __device__ __forceinline__ void copy_box(void* s_target, const CUtensorMap* map,
 }
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Copies one 4-byte sample into shared memory, or zeros when it is not `real`; asynchronous.
+__device__ __forceinline__ void copy_sample(void* s_target, const void* source, bool real) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(s_target)), "l"(source),
+               "r"(real ? 4 : 0)
+               : "memory");
+}
+// Arrives at a barrier when the samples that this thread copies are there.
+__device__ __forceinline__ void barrier_arrive_after_copies(std::uint64_t* s_barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(s_barrier)) : "memory");
 }
 
 // What the matrix unit needs to know of an operand [K, N] in shared memory, N contiguous, without swizzle: tiles of 8 x

@@ -10,30 +10,35 @@
 
 namespace halotap::kernels::cuda {
 
-// The depthwise works on half tiles of 32 frames, two of which make the 64 columns of a stage. A slab is what one warp
-// reads for one of them: 32 channels of x with their halo, a row each. Tap k of frame f lies `k * tap_stride_bytes` and
-// f samples into a row: either a row is the window of all frames that the taps reach, or each tap has rows of its own,
-// 32 frames long, which keeps every tap aligned whatever the dilation.
+// A slab is x of one tile with its halo, a row a channel. Tap k of frame f lies `k * tap_stride_bytes` and f samples
+// into a row: either a row is the window of all frames that the taps reach, or each tap has rows of its own, a tile
+// long, which keeps every tap aligned whatever the dilation.
 struct Sm90Plan {
   bool pointwise = false;
-  std::int32_t taps = 0;       // kernel size of the compiled kernel, causal with SiLU; 0: any layer
-  std::int32_t dilation = 0;   // of the compiled kernel: 1 and 2 read windows into registers; 0: tap by tap
-  bool tap_rows = false;       // every tap has rows of its own
-  bool bulk = false;           // bulk copies can bring x: they begin at multiples of 16 bytes
-  std::int32_t lead = 0;       // samples that a bulk copy's rows begin early for that reason
-  std::int32_t pad_bytes = 0;  // that they begin earlier still, to be an odd multiple of 16 bytes: 0 or 16
+  std::int32_t taps = 0;  // kernel size of the compiled kernel, causal with SiLU; 0: any layer
+  // How the kernels read a row: see sum_taps.
+  std::int32_t dilation = 0;      // with compiled taps: 1 and 2, or 0 for any that keeps taps aligned
+  std::int32_t any_dilation = 4;  // with taps in a loop: 1 to 3, or 4 to 7 for larger ones with this remainder by 4
+  bool tap_rows = false;          // every tap has rows of its own
+  bool bulk = false;              // bulk copies can bring x: they begin at multiples of 16 bytes
+  std::int32_t skipped_taps = 0;  // taps before the first for which rows have room then: quads of taps are aligned
+  std::int32_t lead = 0;          // samples that rows begin early in all, those of skipped taps included
+  std::int32_t pad_bytes = 0;     // that they begin earlier still, to be an odd multiple of 16 bytes: 0 or 16
 
   std::int32_t box_frames = 0;  // frames of one bulk copy: a row
   std::int32_t boxes = 0;       // bulk copies a slab: 1, or one a tap
   std::int32_t row_bytes = 0;
   std::int32_t tap_stride_bytes = 0;
   std::int32_t slab_bytes = 0;
-  std::int32_t slots = 0;  // slabs in each warp's ring
 
-  std::int32_t team_warps = 0;  // warps that compute a half tile together: one for 32 channels
-  std::int32_t teams = 0;       // team t computes half tiles t, t + teams, ...
-  std::int32_t row_blocks = 0;  // 64 rows of y: both warpgroups of the mix share a stage when there are two or more
-  std::int32_t stages = 0;      // of split activations: 64 columns each
+  std::int32_t tile_frames = 0;  // 64 or 32
+  std::int32_t parts = 0;        // of a tile: 16 frames each
+  std::int32_t team_warps = 0;   // warps that compute a part: one for 32 channels
+  std::int32_t teams = 0;        // of a crew: team t computes parts t, t + teams, ... of all its tiles
+  std::int32_t crews = 0;        // crew c computes tiles c, c + crews, ... of a block
+  std::int32_t slots = 0;        // slabs in each crew's ring
+  std::int32_t row_blocks = 0;   // 64 rows of y: both warpgroups of the mix share a stage when there are two or more
+  std::int32_t stages = 0;       // of split activations in each crew's ring: 64 columns each
   std::int32_t stage_bytes = 0;
   std::int32_t shared_bytes = 0;
 };
@@ -41,22 +46,27 @@ struct Sm90Plan {
 struct Sm90 {
   static constexpr int kMixWarps = 8;         // two warpgroups
   static constexpr int kDepthwiseWarps = 12;  // three warpgroups
-  static constexpr int kHalfFrames = 32;      // of a half tile
-  static constexpr int kWarpChannels = 32;    // of a slab
+  static constexpr int kPartFrames = 16;
+  static constexpr int kMaxParts = Tile::kFrames / kPartFrames;  // of a tile
+  static constexpr int kWarpChannels = 32;
+  static constexpr int kMaxSteps = Tile::kPassChannels / Tile::kStepChannels;
   static constexpr int kThreads = (kMixWarps + kDepthwiseWarps) * 32;
   // Registers of a thread: at the start, then by role.
   static constexpr int kLaunchRegisters = 96;
   static constexpr int kMixRegisters = 128;
   static constexpr int kDepthwiseRegisters = 72;
-  static constexpr int kMaxSlots = 8;
-  static constexpr int kMaxStages = 12;
-  static constexpr int kSharedBytes = 227 * 1024;                             // what a block may have
-  static constexpr int kMaxBoxFrames = 256;                                   // of a bulk tensor copy
-  static constexpr int kMaximaBytes = 2 * kDepthwiseWarps * kHalfFrames * 4;  // two buffers
-  static constexpr int kRowBytes = 2 * 64 * 8;                                // scale and bias of each row
-  static constexpr int kScaleBytes = (2 * kMaxStages * Tile::kFrames + kDepthwiseWarps * kHalfFrames) * 4;
-  static constexpr int kFixedBytes =
-      kMaximaBytes + kScaleBytes + kRowBytes + (kDepthwiseWarps * kMaxSlots + 2 * kMaxStages) * 8;
+  static_assert(kMixWarps * kMixRegisters + kDepthwiseWarps * kDepthwiseRegisters <= kThreads / 32 * kLaunchRegisters);
+  // Named barriers: 1 to 6 are the teams'; then two tell which warpgroup of the mix multiplies.
+  static constexpr int kTurnBarrier = 1 + kDepthwiseWarps / 2;
+  static constexpr int kMaxSlabs = 16;             // of all crews
+  static constexpr int kMaxStages = 12;            // likewise
+  static constexpr int kSharedBytes = 227 * 1024;  // what a block may have
+  static constexpr int kMaxBoxFrames = 256;        // of a bulk tensor copy
+  // What undoes each frame's scale, and whether it is of use, a stage; maxima and scales of frames a warp.
+  static constexpr int kScaleBytes =
+      kMaxStages * (Tile::kFrames + kMaxParts) * 4 + 2 * kDepthwiseWarps * kPartFrames * 4;
+  static constexpr int kRowBytes = 2 * 64 * 8;  // scale and bias of each row
+  static constexpr int kFixedBytes = kScaleBytes + kRowBytes + 2 * (kMaxSlabs + kMaxStages) * 8;
 };
 
 // The plan for a layer, or nothing when the generic block must run it. Depends on its arguments alone. [any thread]

@@ -228,6 +228,57 @@ TEST_P(CudaBlock, KeepsItsAccuracyForLoudQuietAndUnevenFrames) {
   }
 }
 
+// Frames that need a scale of their own, here and there, leave no trace in those beside them: every frame's bits are
+// those it has in a recording of its receptive field alone.
+TEST_P(CudaBlock, ScalesEachFrameByItselfAlone) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(1500 + seed);
+    LayerSpec spec = draw_spec(random, bounds());
+    spec.type = LayerType::kTemporalConv;
+    spec.activation = Activation::kRelu;
+    spec.padding = Padding::kCausal;
+    spec.kernel_size = draw(random, 1, 3);
+    spec.dilation = draw(random, 1, 2);
+    spec.residual = false;
+    spec.out_channels = std::max<std::int64_t>(spec.out_channels, 16);  // so that no sum of a frame cancels to nothing
+    Layer layer = draw_layer(random, spec);
+    layer.weights.dw_bias.clear();
+    layer.weights.batch_norm.reset();
+    const std::int64_t frames = draw(random, 1, 200);
+    std::vector<float> input = draw_signal(random, spec.in_channels * frames);
+    for (std::int64_t t = 0; t < frames; ++t) {
+      const double magnitude = std::array{1.0, 1.0, 1.0, 1e-7, 1e5, 0.0}[static_cast<std::size_t>(draw(random, 0, 5))];
+      for (std::int64_t c = 0; c < spec.in_channels; ++c) {
+        input[static_cast<std::size_t>(c * frames + t)] *= static_cast<float>(magnitude);
+      }
+    }
+    const PackedBlock block(layer, {});
+    const std::vector<float> together = run(block, input, frames);
+    const std::vector<double> expected = reference(layer, input, frames);
+    for (std::int64_t t = 0; t < frames; ++t) {
+      const std::int64_t first = std::max<std::int64_t>(t - spec.halo_frames(), 0);
+      const std::int64_t count = t + 1 - first;
+      std::vector<float> field;
+      for (std::int64_t c = 0; c < spec.in_channels; ++c) {
+        const auto row = input.begin() + c * frames;
+        field.insert(field.end(), row + first, row + t + 1);
+      }
+      const std::vector<float> alone = run(block, field, count);
+      std::vector<float> frame;
+      std::vector<float> frame_alone;
+      std::vector<double> frame_expected;
+      for (std::int64_t o = 0; o < spec.out_channels; ++o) {
+        frame.push_back(together[static_cast<std::size_t>(o * frames + t)]);
+        frame_alone.push_back(alone[static_cast<std::size_t>(o * count + count - 1)]);
+        frame_expected.push_back(expected[static_cast<std::size_t>(o * frames + t)]);
+      }
+      ASSERT_TRUE(same_bits(frame, frame_alone)) << "seed " << seed << ": " << describe(spec) << ", frame " << t;
+      ASSERT_LE(relative_l2(frame, frame_expected), 2e-6)
+          << "seed " << seed << ": " << describe(spec) << ", frame " << t;
+    }
+  }
+}
+
 // A recording, cut into items at random: each piece reads its halo from the recording itself.
 TEST_P(CudaBlock, GivesTheSameBitsHoweverARecordingIsCut) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {

@@ -23,17 +23,30 @@ LayerSpec spec_of(std::int64_t in_channels, std::int64_t out_channels, std::int6
   return spec;
 }
 
-TEST(Sm90Plan, TakesTheBatchShapeWithCompiledTapsAndTwoSlabsAWarp) {
+TEST(Sm90Plan, TakesTheBatchShapeWithCompiledTapsAndTilesOnTheWay) {
   const auto plan = sm90_plan(spec_of(128, 128, 5, 2), {});
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->taps, 5);
   EXPECT_EQ(plan->dilation, 2);
   EXPECT_TRUE(plan->bulk);
   EXPECT_EQ(plan->lead, 0);
-  EXPECT_EQ(plan->teams, 3);
+  EXPECT_EQ(plan->tile_frames, 64);
   EXPECT_EQ(plan->team_warps, 4);
-  EXPECT_EQ(plan->slots, 2);
+  EXPECT_EQ(plan->teams, 3);
+  EXPECT_EQ(plan->crews, 1);
+  EXPECT_EQ(plan->slots, 4);
   EXPECT_EQ(plan->stages, 2);
+}
+
+TEST(Sm90Plan, KeepsEveryWarpBusyWithFewChannels) {
+  EXPECT_EQ(sm90_plan(spec_of(16, 16, 5, 2), {})->crews, 4);
+  EXPECT_EQ(sm90_plan(spec_of(64, 64, 5, 2), {})->crews, 2);
+  EXPECT_EQ(sm90_plan(spec_of(96, 96, 5, 2), {})->teams, 4);
+}
+
+TEST(Sm90Plan, ShortensTilesForLongHalos) {
+  EXPECT_EQ(sm90_plan(spec_of(128, 128, 5, 16), {})->tile_frames, 64);
+  EXPECT_EQ(sm90_plan(spec_of(128, 128, 9, 64), {})->tile_frames, 32);
 }
 
 TEST(Sm90Plan, LeavesOtherChannelCountsAndMixedSampleTypesToTheGenericBlock) {
@@ -44,16 +57,16 @@ TEST(Sm90Plan, LeavesOtherChannelCountsAndMixedSampleTypesToTheGenericBlock) {
   EXPECT_FALSE(sm90_plan(spec_of(128, 128, 5, 2), {Math::kFp32, Element::kFloat32, Element::kBfloat16}));
 }
 
-TEST(Sm90Plan, CopiesInBulkOnlyWhatBeginsAt16Bytes) {
+TEST(Sm90Plan, BeginsRowsEarlyWhereBulkCopiesAndQuadsOfTapsAskForIt) {
   const BlockOptions half{Math::kFp32, Element::kBfloat16, Element::kBfloat16};
   EXPECT_EQ(sm90_plan(spec_of(32, 32, 3, 1), {})->lead, 2);
+  EXPECT_EQ(sm90_plan(spec_of(32, 32, 3, 1), {})->skipped_taps, 2);
   EXPECT_EQ(sm90_plan(spec_of(32, 32, 3, 1), half)->lead, 6);
   EXPECT_EQ(sm90_plan(spec_of(32, 32, 5, 2), half)->lead, 0);
-  EXPECT_FALSE(sm90_plan(spec_of(32, 32, 3, 3), {})->bulk);
-  EXPECT_TRUE(sm90_plan(spec_of(32, 32, 3, 4), {})->bulk);
+  EXPECT_EQ(sm90_plan(spec_of(32, 32, 3, 3), {})->lead, 6);
   LayerSpec same = spec_of(32, 32, 2, 2);
   same.padding = Padding::kSame;
-  EXPECT_FALSE(sm90_plan(same, {})->bulk);  // one frame to the left: the kernel for dilation 2 skips whole taps only
+  EXPECT_FALSE(sm90_plan(same, {})->bulk);  // one frame to the left: no number of taps of dilation 2 makes that even
 }
 
 TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
@@ -70,24 +83,30 @@ TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
     const std::int64_t bytes = element_bytes(element);
     ASSERT_LE(plan->shared_bytes, Sm90::kSharedBytes) << seed;
     ASSERT_GE(plan->slots, 1) << seed;
-    ASSERT_LE(plan->slots, Sm90::kMaxSlots) << seed;
-    ASSERT_GE(2 * plan->stages, plan->teams) << seed;
-    ASSERT_LE(plan->stages, Sm90::kMaxStages) << seed;
-    ASSERT_EQ(plan->teams, Sm90::kDepthwiseWarps / plan->team_warps) << seed;
+    ASSERT_LE(plan->crews * plan->slots, Sm90::kMaxSlabs) << seed;
+    ASSERT_GE(plan->stages, 1) << seed;
+    ASSERT_LE(plan->crews * plan->stages, Sm90::kMaxStages) << seed;
+    ASSERT_LE(plan->crews * plan->teams * plan->team_warps, Sm90::kDepthwiseWarps) << seed;
+    // A team that had no part of some tile would miss a phase of its barriers.
+    ASSERT_LE(plan->teams, plan->parts) << seed;
+    ASSERT_EQ(plan->parts * Sm90::kPartFrames, plan->tile_frames) << seed;
     ASSERT_GE(plan->team_warps * Sm90::kWarpChannels, spec.in_channels) << seed;
     ASSERT_EQ(plan->row_bytes % 32, 16) << seed;
     ASSERT_LE(plan->box_frames, Sm90::kMaxBoxFrames) << seed;
-    ASSERT_EQ(plan->slab_bytes, plan->boxes * Sm90::kWarpChannels * plan->row_bytes) << seed;
+    ASSERT_EQ(plan->slab_bytes, plan->boxes * plan->team_warps * Sm90::kWarpChannels * plan->row_bytes) << seed;
     ASSERT_EQ(plan->slab_bytes % 128, 0) << seed;
     // The last tap of the last frame lies in the row, or in the last of the rows.
     const std::int64_t first = plan->pad_bytes + plan->lead * bytes;
+    const std::int64_t reach = plan->tile_frames + (plan->tap_rows ? 0 : spec.halo_frames());
+    ASSERT_LE(first + reach * bytes, plan->row_bytes) << seed;
+    if (!plan->bulk) continue;
+    ASSERT_EQ((spec.left_frames() + plan->lead) * bytes % 16, 0) << seed;
     if (plan->tap_rows) {
-      ASSERT_LE(first + Sm90::kHalfFrames * bytes, plan->row_bytes) << seed;
+      ASSERT_EQ(spec.dilation * bytes % 16, 0) << seed;
     } else {
-      ASSERT_LE(first + (Sm90::kHalfFrames + spec.halo_frames()) * bytes, plan->row_bytes) << seed;
-    }
-    if (plan->bulk) {
-      ASSERT_EQ((spec.left_frames() + plan->lead) * bytes % 16, 0) << seed;
+      // Four taps in a row begin at a quad, the skipped ones included, for which the row has room.
+      ASSERT_EQ((plan->lead - plan->skipped_taps * spec.dilation) % Tile::kQuadFrames, 0) << seed;
+      ASSERT_GE(plan->lead, plan->skipped_taps * spec.dilation) << seed;
     }
   }
   EXPECT_GT(taken, 1000);
