@@ -1,6 +1,7 @@
 #include "halotap/pipeline/config.hpp"
 
 #include "halotap/pipeline/pipeline.hpp"
+#include "stages_yaml.hpp"
 #include "yaml_reader.hpp"
 
 namespace halotap::pipeline {
@@ -8,6 +9,7 @@ namespace {
 
 constexpr double kMaxRingCapacityMs = 3600e3;  // an hour
 constexpr std::size_t kMaxSinks = 64;
+constexpr std::size_t kMaxStages = 64;
 
 }  // namespace
 
@@ -42,6 +44,10 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
     }
     if (const auto on_full = ring.optional("on_full")) config.on_full = on_full->word({OnFull::kDropNewest});
     ring.refuse_unknown_keys();
+  }
+
+  if (const auto stages = root.optional("stages")) {
+    for (const YamlValue& entry : stages->list(0, kMaxStages)) config.stages.push_back(read_stage(entry));
   }
 
   for (const YamlValue& entry : root.required("sinks").list(1, kMaxSinks)) {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "chunker.hpp"
 #include "published.hpp"
 #include "ring.hpp"
+#include "stage_chain.hpp"
 
 namespace halotap::pipeline {
 namespace {
@@ -57,6 +59,8 @@ struct Pipeline::Impl {
     flush_room = std::max(spec.chunks.max_frames, engine.lookahead_frames());
     input.resize(static_cast<std::size_t>(spec.chunks.max_frames * streams * in_channels));
     output.resize(static_cast<std::size_t>(flush_room * streams * out_channels));
+    stages.emplace(StageFormat{streams, out_channels, model.frame_rate_hz, model.output_channels}, spec.stages,
+                   flush_room);
   }
 
   void open(StreamId& id) {
@@ -79,16 +83,26 @@ struct Pipeline::Impl {
     // Every entry is well formed by construction, and all streams advance together.
     const Status status = engine.process(chunks);
     assert(status == Status::kOk || status == Status::kDeviceFailed);
-    return {frames, status == Status::kOk ? chunks.front().frames_emitted : 0, output.data(), status};
+    return behind_stages({frames, status == Status::kOk ? chunks.front().frames_emitted : 0, output.data(), status, {}},
+                         false);
   }
 
   Step flush() noexcept {
-    Step step{0, 0, output.data(), Status::kOk};
+    Step step{0, 0, output.data(), Status::kOk, {}};
     for (std::int64_t s = 0; s < streams && step.status == Status::kOk; ++s) {
       step.status = engine.flush(ids[static_cast<std::size_t>(s)], output_of(s), step.frames_out);
       assert(step.status == Status::kOk || step.status == Status::kDeviceFailed);
     }
-    return step;
+    return behind_stages(step, true);
+  }
+
+  // The step as it is behind the stages, which are to end the recording too or not.
+  Step behind_stages(Step step, bool finish) noexcept {
+    if (stages->size() == 0 || step.status != Status::kOk) return step;
+    stages->begin();
+    stages->feed(step.samples, step.frames_out);
+    if (finish) stages->finish();
+    return {step.frames_in, stages->frames(), stages->samples(), step.status, stages->events()};
   }
 
   const std::int64_t streams;
@@ -102,6 +116,8 @@ struct Pipeline::Impl {
   std::int64_t flush_room = 0;  // frames in `output`
   std::vector<float> input;     // [longest chunk, streams, in_channels]
   std::vector<float> output;    // [flush_room, streams, out_channels]
+
+  std::optional<StageChain> stages;  // made last
 
   Published<Offered> published;
   Offered offered;                             // the producer's own copy
@@ -140,6 +156,14 @@ Pipeline::Step Pipeline::drain() noexcept HALOTAP_NONBLOCKING {
   return impl_->process(frames);
 }
 
+const StageFormat& Pipeline::output() const noexcept { return impl_->stages->output(); }
+std::int64_t Pipeline::output_frames(std::int64_t input_frames) const noexcept {
+  return impl_->stages->output_frames(input_frames);
+}
+std::int64_t Pipeline::latency_frames() const noexcept {
+  return impl_->engine.latency_frames() + impl_->stages->latency_frames();
+}
+
 const Engine& Pipeline::engine() const noexcept { return impl_->engine; }
 
 RingCounters Pipeline::ring_counters() const noexcept {
@@ -150,6 +174,13 @@ RingCounters Pipeline::ring_counters() const noexcept {
           .frames_out = taken,
           .frames_dropped_overrun = offered.frames_dropped_overrun,
           .frames_in_flight = offered.frames_in - offered.frames_dropped_overrun - taken};
+}
+
+std::size_t Pipeline::stages() const noexcept { return impl_->stages->size(); }
+bool Pipeline::has_events() const noexcept { return impl_->stages->has_events(); }
+StageCounters Pipeline::stage_counters(std::size_t stage) const noexcept {
+  assert(stage < impl_->stages->size());
+  return impl_->stages->counters(stage);
 }
 
 }  // namespace halotap::pipeline

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -303,9 +304,14 @@ std::int64_t YamlValue::integer(std::int64_t least, std::int64_t most) const {
   return *number;
 }
 
+double YamlValue::number() const {
+  const std::optional<double> number = plain_number();
+  if (!number || !std::isfinite(*number)) refuse("a finite number");
+  return *number;
+}
+
 double YamlValue::positive_number(double most) const {
-  const bool plain = node_->kind == YamlNode::Kind::kScalar && node_->plain;
-  const auto number = plain ? parse_number<double>(node_->text) : std::nullopt;
+  const std::optional<double> number = plain_number();
   // Written so that a NaN is refused too.
   if (!number || !(*number > 0 && *number <= most)) {
     std::ostringstream expected;
@@ -338,6 +344,11 @@ std::vector<YamlValue> YamlValue::list(std::size_t least, std::size_t most) cons
 YamlMap YamlValue::map() const {
   if (node_->kind != YamlNode::Kind::kMap) refuse("a map");
   return YamlMap(*this);
+}
+
+std::optional<double> YamlValue::plain_number() const {
+  const bool plain = node_->kind == YamlNode::Kind::kScalar && node_->plain;
+  return plain ? parse_number<double>(node_->text) : std::nullopt;
 }
 
 std::size_t YamlValue::index_of_word(const std::vector<std::string_view>& words) const {

@@ -62,6 +62,7 @@ class YamlValue {
  public:
   std::string text() const;                                           // not empty
   std::int64_t integer(std::int64_t least, std::int64_t most) const;  // decimal digits
+  double number() const;                                              // finite
   double positive_number(double most) const;                          // finite
   bool boolean() const;                                               // true or false
   std::vector<YamlValue> list(std::size_t least, std::size_t most) const;
@@ -76,6 +77,7 @@ class YamlValue {
   }
 
   const std::string& place() const { return node_->place; }  // "m.yaml:3:7"
+  const std::string& key() const { return key_; }            // "layers.0.name"
 
   // Throws "place: key 'k': expected ..., got ...". The short form says what is there.
   [[noreturn]] void refuse(const std::string& expected) const;
@@ -85,6 +87,7 @@ class YamlValue {
   friend class YamlFile;
   friend class YamlMap;
   YamlValue(const YamlNode* node, std::string key, Fault fault) : node_(node), key_(std::move(key)), fault_(fault) {}
+  std::optional<double> plain_number() const;
   std::size_t index_of_word(const std::vector<std::string_view>& words) const;
   std::string key_below(std::string_view last) const;
 

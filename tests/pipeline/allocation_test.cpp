@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 #include "pipeline/allocation_counter.hpp"
 #include "pipeline/test_model.hpp"
@@ -91,20 +92,35 @@ TEST(Engine, AllocatesNothingAfterPrepare) {
 
 TEST(Pipeline, AllocatesNothingOnceMade) {
   if (backends().empty()) GTEST_SKIP() << "no backend on this machine";
-  Pipeline pipeline(test::lookahead_model(1), {.streams = 2, .chunks = {.max_frames = 16, .seed = 5}});
-  const std::vector<float> input(2 * 3 * 500, 0.25f);
+  Pipeline pipeline(test::lookahead_model(1), {.streams = 2,
+                                               .chunks = {.max_frames = 16, .seed = 5},
+                                               .stages = {{"smooth", smooth_stage({.attack_ms = 2})},
+                                                          {"affine", affine_stage({.gain = 1.5})},
+                                                          {"threshold", threshold_stage({.on = 0.01, .channel = "1"})},
+                                                          {"select", select_stage({.channels = {"1", "0", "1"}})},
+                                                          {"decimate", decimate_stage({.factor = 2})},
+                                                          {"rms", rms_stage({.window_ms = 4})},
+                                                          {"log", log_stage({})},
+                                                          {"argmax", argmax_stage()}}});
+  std::vector<float> input(2 * 3 * 500);
+  for (std::size_t i = 0; i < input.size(); ++i) input[i] = i / 60 % 2 == 0 ? 1.0f : -1.0f;
   const std::uint64_t before = allocator_calls();
   std::int64_t frames = 0;
+  std::size_t events = 0;
   for (int block = 1; block < 40; ++block) {
     pipeline.push(input.data(), block);
-    for (auto step = pipeline.step(); step.frames_in > 0; step = pipeline.step()) frames += step.frames_out;
+    for (auto step = pipeline.step(); step.frames_in > 0; step = pipeline.step()) {
+      frames += step.frames_out;
+      events += step.events.size();
+    }
   }
   for (auto step = pipeline.drain(); step.frames_in + step.frames_out > 0; step = pipeline.drain()) {
     frames += step.frames_out;
   }
   const std::uint64_t calls = allocator_calls() - before;
   EXPECT_EQ(calls, 0u);
-  EXPECT_EQ(frames, 39 * 40 / 2);
+  EXPECT_EQ(frames, 39 * 40 / 2 / 4);
+  EXPECT_GT(events, 0u);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "halotap/pipeline/engine.hpp"
+#include "halotap/pipeline/stage.hpp"
 
 namespace halotap::pipeline {
 
@@ -22,6 +23,7 @@ struct PipelineConfig {
   std::int64_t chunk_frames = 64;  // frames, 1 to kMaxChunkFrames (pipeline.hpp)
   double ring_capacity_ms = 500;   // milliseconds, > 0, at most an hour
   OnFull on_full = OnFull::kDropNewest;
+  std::vector<StageEntry> stages;      // 0 to 64, in the order in which they run
   std::vector<std::string> sink_uris;  // 1 to 64
 };
 

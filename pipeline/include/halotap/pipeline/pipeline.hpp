@@ -1,13 +1,16 @@
-// The pipeline: ring, chunker and engine behind one door, for whoever delivers blocks and wants results.
+// The pipeline: ring, chunker, engine and stages behind one door, for whoever delivers blocks and wants results.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "halotap/kernels/annotations.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/model.hpp"
+#include "halotap/pipeline/stage.hpp"
 #include "halotap/pipeline/telemetry.hpp"
 
 namespace halotap::pipeline {
@@ -36,17 +39,19 @@ struct PipelineSpec {
   ChunkSchedule chunks = {};
   std::int64_t ring_capacity_frames = 1024;  // raised to the longest chunk when smaller
   std::int64_t worker_threads = 0;           // as in EngineSpec
+  std::vector<StageEntry> stages = {};       // what follows the engine, in order
 };
 
 // Takes blocks of any size on one side, gives results chunk by chunk on the other.
 //
-//     blocks -> ring (SPSC, drops the newest when full, counted) -> chunker -> engine -> output
+//     blocks -> ring (SPSC, drops the newest when full, counted) -> chunker -> engine -> stages -> output
 //
-// Samples are interleaved: input [frames, streams, in_channels], output [frames, streams, out_channels], channels
+// Samples are interleaved: input [frames, streams, in_channels], output [frames, streams, output().channels], channels
 // fastest. One producer and one worker thread, which may be the same. After construction nothing allocates.
 class Pipeline {
  public:
-  // Throws what Engine::prepare throws, and ConfigError for a spec out of range. [control]
+  // Throws what Engine::prepare throws, ConfigError for a spec out of range, and, naming the stage, what its maker and
+  // its prepare throw as ConfigError. [control]
   Pipeline(const Model& model, const PipelineSpec& spec);
   ~Pipeline();
 
@@ -60,19 +65,33 @@ class Pipeline {
   struct Step {
     std::int64_t frames_in = 0;      // taken from the ring; 0: the ring held less than a chunk, nothing was done
     std::int64_t frames_out = 0;     // in `samples`
-    const float* samples = nullptr;  // [frames_out, streams, out_channels], valid until the next call
+    const float* samples = nullptr;  // [frames_out, streams, output().channels], valid until the next call
     Status status = Status::kOk;     // kDeviceFailed: nothing came out, and nothing will
+    std::span<const StageEvent> events = {};  // of the stages, in order; valid until the next call
   };
   // Processes one chunk if the ring holds it. [worker]
   Step step() noexcept HALOTAP_NONBLOCKING;
   // Ends the recording, one piece a call, once the producer has stopped: first the last, shorter chunks, then the
-  // frames held back for lookahead. Nothing in and nothing out means done; the streams are then as new. [worker]
+  // frames held back for lookahead and by stages. Nothing in and nothing out means done; the streams are then as new.
+  // [worker]
   Step drain() noexcept HALOTAP_NONBLOCKING;
+
+  // What comes out of the last stage; without stages, of the engine. [any thread]
+  const StageFormat& output() const noexcept;
+  // Frames that come out for so many frames of a whole recording. [any thread]
+  std::int64_t output_frames(std::int64_t input_frames) const noexcept;
+  // Frames of input by which a result may come late: the engine's lookahead and the latency of every stage. What a
+  // frame waits for its chunk to fill is not in it. [any thread]
+  std::int64_t latency_frames() const noexcept;
 
   // The engine inside, for its constants and counters. [any thread]
   const Engine& engine() const noexcept;
   // A consistent snapshot. [any thread]
   RingCounters ring_counters() const noexcept;
+  // How many stages there are, whether any of them announced events, and what one from 0 on has done. [any thread]
+  std::size_t stages() const noexcept;
+  bool has_events() const noexcept;
+  StageCounters stage_counters(std::size_t stage) const noexcept;
 
  private:
   struct Impl;

@@ -1,4 +1,5 @@
-// Counters, as consistent snapshots. At every instant frames in = frames out + frames dropped (by cause) + in flight.
+// Counters, as consistent snapshots. At every instant frames in = frames out + frames dropped (by cause) + in
+// flight; frames that a stage merges are a cause of their own.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,18 @@ struct RingCounters {
   std::uint64_t frames_out = 0;              // taken by the worker
   std::uint64_t frames_dropped_overrun = 0;  // offered while the ring was full
   std::uint64_t frames_in_flight = 0;        // waiting in the ring
+};
+
+// What one stage behind the engine has done since its pipeline was made. All streams of an instant are one frame, as in
+// the ring.
+struct StageCounters {
+  std::uint64_t frames_in = 0;
+  std::uint64_t frames_out = 0;
+  std::uint64_t frames_merged = 0;     // taken, and stood for by another frame that came out
+  std::uint64_t frames_discarded = 0;  // taken, and not given back by the end of their recording
+  std::uint64_t frames_in_flight = 0;  // taken, waiting for later frames
+  std::uint64_t events = 0;
+  std::uint64_t events_dropped = 0;  // more than the stage announced
 };
 
 }  // namespace halotap::pipeline
