@@ -94,6 +94,7 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
   processed.report.engine = engine.counters();
   processed.device = engine.device();
   processed.lookahead_frames = engine.lookahead_frames();
+  processed.latency_frames = engine.latency_frames();
   return processed;
 }
 
@@ -114,6 +115,7 @@ Processed process_streaming(io::Source& source, const pipeline::Model& model, co
   processed.report = io::run_session(source, pipeline, sinks, spec);
   processed.device = pipeline.engine().device();
   processed.lookahead_frames = pipeline.engine().lookahead_frames();
+  processed.latency_frames = pipeline.latency_frames();
   return processed;
 }
 

@@ -43,6 +43,7 @@ struct Processed {
   io::SessionReport report;
   std::string device;
   std::int64_t lookahead_frames = 0;
+  std::int64_t latency_frames = 0;  // lookahead and stages, in input frames
 };
 
 // Runs `source` through `model` into `sinks` and finishes them. Offline, the recording is held in memory, the report's

@@ -61,12 +61,15 @@ ExitCode run(const RunOptions& options) {
   pipeline_spec.streams = info.streams;
   pipeline_spec.chunks.max_frames = config.chunk_frames;
   pipeline_spec.ring_capacity_frames = frames_in(config.ring_capacity_ms / 1e3, info.rate_hz);
+  pipeline_spec.stages = config.stages;
   pipeline::Pipeline pipeline(model, pipeline_spec);
 
+  const pipeline::StageFormat& output = pipeline.output();
+  const std::int64_t output_frames = frames < 0 ? frames : pipeline.output_frames(frames);
   std::vector<std::unique_ptr<io::Sink>> sinks;
   for (const std::string& sink : config.sink_uris) {
-    sinks.push_back(io::open_sink(sink, {info.streams, model.stack->out_channels(), info.rate_hz, frames,
-                                         model.output_channels, info.arrangement}));
+    sinks.push_back(io::open_sink(sink, {info.streams, output.channels, output.rate_hz, output_frames,
+                                         output.channel_names, info.arrangement, pipeline.has_events()}));
   }
 
   SessionSummary summary;
@@ -77,6 +80,8 @@ ExitCode run(const RunOptions& options) {
   }
   summary.processed.device = pipeline.engine().device();
   summary.processed.lookahead_frames = pipeline.engine().lookahead_frames();
+  summary.processed.latency_frames = pipeline.latency_frames();
+  for (const pipeline::StageEntry& stage : config.stages) summary.stages.push_back(stage.name);
   summary.streams = info.streams;
   summary.rate_hz = info.rate_hz;
   summary.chunk_frames = config.chunk_frames;

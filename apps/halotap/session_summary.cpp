@@ -14,9 +14,36 @@ using nlohmann::ordered_json;
 
 double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
-// A frame waits at most for the rest of its chunk and then for the frames it looks ahead to.
+// A frame waits at most for the rest of its chunk, then for the frames it looks ahead to, then in the stages.
 std::int64_t algorithmic_latency_frames(const SessionSummary& summary) {
-  return summary.chunk_frames - 1 + summary.processed.lookahead_frames;
+  return summary.chunk_frames - 1 + summary.processed.latency_frames;
+}
+
+std::int64_t stage_latency_frames(const SessionSummary& summary) {
+  return summary.processed.latency_frames - summary.processed.lookahead_frames;
+}
+
+ordered_json json_of(const std::string& name, const pipeline::StageCounters& counters) {
+  return {{"type", name},
+          {"frames_in", counters.frames_in},
+          {"frames_out", counters.frames_out},
+          {"frames_merged", counters.frames_merged},
+          {"frames_discarded", counters.frames_discarded},
+          {"events", counters.events},
+          {"events_dropped", counters.events_dropped}};
+}
+
+std::string text_of(const std::string& name, const pipeline::StageCounters& counters) {
+  std::string text =
+      name + ": frames " + std::to_string(counters.frames_in) + " in, " + std::to_string(counters.frames_out) + " out";
+  const auto note = [&text](std::uint64_t count, const char* what) {
+    if (count > 0) text += ", " + std::to_string(count) + what;
+  };
+  note(counters.frames_merged, " merged");
+  note(counters.frames_discarded, " discarded");
+  note(counters.events, " events");
+  note(counters.events_dropped, " events dropped");
+  return text;
 }
 
 void print_json(std::ostream& out, const SessionSummary& summary) {
@@ -43,6 +70,7 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   json["max_us"] = step_us(report.step_time.max());
   json["chunk_frames"] = summary.chunk_frames == 0 ? ordered_json() : ordered_json(summary.chunk_frames);
   json["lookahead_frames"] = summary.processed.lookahead_frames;
+  json["stage_latency_frames"] = stage_latency_frames(summary);
   if (summary.chunk_frames == 0) {
     json["algorithmic_latency_frames"] = nullptr;
     json["algorithmic_latency_ms"] = nullptr;
@@ -53,6 +81,10 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   }
   json["device"] = summary.processed.device;
   json["precision"] = pipeline::to_string(summary.precision);
+  json["stages"] = ordered_json::array();
+  for (std::size_t i = 0; i < summary.stages.size(); ++i) {
+    json["stages"].push_back(json_of(summary.stages[i], report.stages[i]));
+  }
   json["sinks"] = summary.sinks;
   out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
 }
@@ -94,9 +126,14 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
   } else {
     const std::int64_t latency_frames = algorithmic_latency_frames(summary);
     out << "algorithmic " << latency_frames << " frames (" << milliseconds(latency_frames) << "): chunk of "
-        << summary.chunk_frames << " frames, lookahead " << summary.processed.lookahead_frames << '\n';
+        << summary.chunk_frames << " frames, lookahead " << summary.processed.lookahead_frames;
+    if (!summary.stages.empty()) out << ", stages " << stage_latency_frames(summary);
+    out << '\n';
   }
   out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';
+  for (std::size_t i = 0; i < summary.stages.size(); ++i) {
+    out << (i == 0 ? "stages     " : "           ") << text_of(summary.stages[i], report.stages[i]) << '\n';
+  }
   for (std::size_t i = 0; i < summary.sinks.size(); ++i) {
     out << (i == 0 ? "sinks      " : "           ") << summary.sinks[i] << '\n';
   }

@@ -15,7 +15,8 @@ struct SessionSummary {
   double rate_hz = 0;             // > 0
   std::int64_t chunk_frames = 0;  // the longest chunk; 0: offline
   pipeline::Precision precision = pipeline::Precision::kFp32;
-  std::vector<std::string> sinks;  // addresses
+  std::vector<std::string> stages;  // names, one for each of the report's counters
+  std::vector<std::string> sinks;   // addresses
   Processed processed;
 };
 

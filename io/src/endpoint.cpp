@@ -103,7 +103,7 @@ constexpr std::array kSinks = {
     Endpoint<OpenSink>{"npy", open_npy_sink, "", ""},
     Endpoint<OpenSink>{"npz", kOpenNpzSink, kNoArchives, "array"},
     Endpoint<OpenSink>{"csv", open_csv_sink, "", "delimiter", true, true},
-    Endpoint<OpenSink>{"jsonl", kOpenJsonlSink, kNoJson, "", true, true},
+    Endpoint<OpenSink>{"jsonl", kOpenJsonlSink, kNoJson, "lines", true, true},
     Endpoint<OpenSink>{"wav", kOpenAudioSink, kNoAudio, ""},
     Endpoint<OpenSink>{"png", kOpenPngSink, kNoPictures, ""},
 };

@@ -70,6 +70,9 @@ class Session {
     report_.elapsed = Clock::now() - start_;
     report_.ring = pipeline_.ring_counters();
     report_.engine = pipeline_.engine().counters();
+    for (std::size_t stage = 0; stage < pipeline_.stages(); ++stage) {
+      report_.stages.push_back(pipeline_.stage_counters(stage));
+    }
     return report_;
   }
 
@@ -139,13 +142,27 @@ class Session {
     if (step.status != pipeline::Status::kOk) {
       throw pipeline::DeviceError(std::string(pipeline::to_string(step.status)) + ": " + pipeline_.engine().failure());
     }
-    if (step.frames_out == 0) {
+    std::int64_t written = 0;
+    for (const pipeline::StageEvent& event : step.events) {
+      write_frames(step, written, event.frames_before);
+      written = event.frames_before;
+      for (const auto& sink : sinks_) {
+        sink->write_event(event);
+      }
+    }
+    write_frames(step, written, step.frames_out);
+    report_.frames_out += step.frames_out;
+  }
+
+  // The step's frames from `first` to before `end`.
+  void write_frames(const pipeline::Pipeline::Step& step, std::int64_t first, std::int64_t end) {
+    if (first == end) {
       return;
     }
+    const float* samples = step.samples + first * pipeline_.output().frame_samples();
     for (const auto& sink : sinks_) {
-      sink->write(step.samples, step.frames_out);
+      sink->write(samples, end - first);
     }
-    report_.frames_out += step.frames_out;
   }
 
   // Unless it was shown less than `pause_seconds` ago.

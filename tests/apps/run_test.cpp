@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "array_file.hpp"
 #include "program.hpp"
 #include "scratch_folder.hpp"
@@ -30,6 +32,54 @@ TEST_F(Run, EndsAfterTheDurationAskedFor) {
   EXPECT_GE(result["elapsed_s"], 0.24);
   EXPECT_FALSE(result["stopped"]);
   EXPECT_EQ(read_array(folder_.file("y.npy")).shape, (std::vector<std::int64_t>{50, 5}));
+}
+
+TEST_F(Run, SendsResultsThroughTheStagesOfTheFile) {
+  const std::string file = folder_.write(
+      "staged.yaml", "format: halotap-pipeline/1\nsource: {uri: \"synth://noise?seconds=3600\"}\nmodel: {file: " +
+                         golden("stack_mixed", "model.yaml") +
+                         "}\nstages:\n  - {type: select, channels: [3, 1]}\n  - {type: decimate, factor: 4}\n"
+                         "  - {type: threshold, on: 0, channel: 1, min_on_ms: 40}\nsinks:\n  - {uri: \"" +
+                         folder_.file("y.npy") + "\"}\n  - {uri: \"" + folder_.file("y.wav") + "\"}\n  - {uri: \"" +
+                         folder_.file("y.jsonl") + "\"}\n");
+  const Outcome outcome = run_halotap({"run", file, "--duration", "250ms", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  // 50 frames at 200 Hz become 13 at 50 Hz.
+  EXPECT_EQ(read_array(folder_.file("y.npy")).shape, (std::vector<std::int64_t>{13, 2}));
+  const std::string wav = test::ScratchFolder::content(folder_.file("y.wav"));
+  EXPECT_EQ(static_cast<int>(wav.at(24)), 50);  // the rate, in the header's 24th byte
+
+  std::istringstream lines(test::ScratchFolder::content(folder_.file("y.jsonl")));
+  std::vector<nlohmann::json> frames;
+  std::vector<nlohmann::json> events;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json object = nlohmann::json::parse(line);
+    (object.contains("event") ? events : frames).push_back(object);
+  }
+  ASSERT_EQ(frames.size(), 13u);
+  EXPECT_EQ(frames[3]["time_s"], 0.06);
+
+  const auto result = outcome.json();
+  EXPECT_EQ(result["frames"], 50);
+  EXPECT_EQ(result["frames_out"], 13);
+  EXPECT_EQ(result["stage_latency_frames"], 3 + 4);
+  EXPECT_EQ(result["algorithmic_latency_frames"],
+            result["chunk_frames"].get<int>() - 1 + result["lookahead_frames"].get<int>() + 7);
+  ASSERT_EQ(result["stages"].size(), 3u);
+  EXPECT_EQ(result["stages"][1]["type"], "decimate");
+  EXPECT_EQ(result["stages"][1]["frames_merged"], 37);
+  EXPECT_EQ(result["stages"][2]["events"], events.size());
+}
+
+TEST_F(Run, NamesTheStageThatAsksForAChannelThatIsNotThere) {
+  const std::string file = pipeline_file(folder_.file("y.npy"));
+  const std::string text = test::ScratchFolder::content(file) + "stages: [{type: affine, gain: 2, channel: speech}]\n";
+  const Outcome outcome = run_halotap({"run", folder_.write("pipeline.yaml", text), "--duration", "1s"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(
+      outcome.err.find("pipeline.yaml:6:10: key 'stages.0': channel: expected a number from 0 to 4, got 'speech'"),
+      std::string::npos)
+      << outcome.err;
 }
 
 TEST_F(Run, RefusesToOverwriteItsOwnPipelineFile) {

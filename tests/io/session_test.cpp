@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "expect_error.hpp"
+#include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/errors.hpp"
 
 namespace halotap::io {
@@ -51,6 +52,7 @@ class CountingSource final : public Source {
 
 struct Recording {
   std::vector<float> samples;
+  std::vector<std::pair<std::int64_t, std::size_t>> events;  // the event's frame, and the samples written before it
   bool finished = false;
 };
 
@@ -64,6 +66,10 @@ class RecordingSink final : public Sink {
     EXPECT_FALSE(recording_.finished);
     recording_.samples.insert(recording_.samples.end(), samples, samples + frames * frame_samples_);
     on_write();
+  }
+  void write_event(const pipeline::StageEvent& event) override {
+    EXPECT_FALSE(recording_.finished);
+    recording_.events.emplace_back(event.frame, recording_.samples.size());
   }
   void finish() override {
     EXPECT_FALSE(recording_.finished);
@@ -301,6 +307,47 @@ TEST(Session, FinishesNoSinkWhenTheSourceFails) {
   std::vector<Recording> recordings(1);
   expect_error<DataError>([&] { run_session(source, pipeline, sinks_into(recordings, 1), {}); }, {"ends too early"});
   EXPECT_FALSE(recordings[0].finished);
+}
+
+TEST(Session, GivesEverySinkWhatComesOutOfTheLastStage) {
+  for (const std::int64_t chunk_frames : {1, 7, 5000}) {
+    CountingSource source(1001, 1, 2);  // 1 2, 3 4, 5 6, ...
+    pipeline::PipelineSpec spec = pipeline_spec(chunk_frames);
+    spec.stages = {{"select", pipeline::select_stage({.channels = {"1"}})},
+                   {"decimate", pipeline::decimate_stage({.factor = 10, .keep = pipeline::Keep::kLast})},
+                   {"affine", pipeline::affine_stage({.gain = 0.05})}};
+    pipeline::Pipeline pipeline(identity_model(2), spec);
+    std::vector<Recording> recordings(2);
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), {});
+    std::vector<float> expected = counted(100);
+    expected.push_back(100.1F);  // the last frame alone
+    for (const Recording& recording : recordings) EXPECT_EQ(recording.samples, expected) << chunk_frames;
+    EXPECT_EQ(report.frames_in, 1001);
+    EXPECT_EQ(report.frames_out, 101);
+    ASSERT_EQ(report.stages.size(), 3U);
+    EXPECT_EQ(report.stages[1].frames_in, 1001U);
+    EXPECT_EQ(report.stages[1].frames_out, 101U);
+    EXPECT_EQ(report.stages[1].frames_merged, 900U);
+  }
+}
+
+TEST(Session, HandsEventsOverBetweenTheFramesAroundThem) {
+  for (const std::int64_t chunk_frames : {1, 7, 5000}) {
+    CountingSource source(1000, 1, 1);
+    pipeline::PipelineSpec spec = pipeline_spec(chunk_frames);
+    spec.stages = {{"threshold", pipeline::threshold_stage({.on = 300, .min_on_ms = 5})},
+                   {"affine", pipeline::affine_stage({.gain = -1})},
+                   {"threshold", pipeline::threshold_stage({.on = -0.5})}};
+    pipeline::Pipeline pipeline(identity_model(1), spec);
+    std::vector<Recording> recordings(2);
+    run_session(source, pipeline, sinks_into(recordings, 1), {});
+    for (const Recording& recording : recordings) {
+      // Above 300 from frame 299 on, for 5 frames from frame 303 on.
+      EXPECT_EQ(recording.events, (std::vector<std::pair<std::int64_t, std::size_t>>{{0, 0}, {299, 303}, {303, 303}}))
+          << chunk_frames;
+      EXPECT_EQ(recording.samples.size(), 1000U);
+    }
+  }
 }
 
 TEST(Session, TellsOfItsProgress) {

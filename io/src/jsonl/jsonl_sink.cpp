@@ -6,22 +6,33 @@
 #include <string>
 #include <vector>
 
+#include "halotap/pipeline/errors.hpp"
+#include "in_quotes.hpp"
 #include "text_output.hpp"
 
 namespace halotap::io {
 
 namespace {
 
+// In quotes. Bytes that are no UTF-8 become U+FFFD, so that every line stays JSON.
+std::string json_text(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Which lines are written.
+struct Lines {
+  bool frames = true;
+  bool events = true;
+};
+
 class JsonlSink : public Sink {
  public:
-  JsonlSink(const std::string& path, const SinkSpec& spec) : output_(path), spec_(spec) {
-    for (const std::string& name : spec_.channel_names) {
-      // Bytes that are no UTF-8 become U+FFFD, so that every line stays JSON.
-      keys_.push_back(nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + ": ");
-    }
+  JsonlSink(const std::string& path, Lines lines, const SinkSpec& spec) : output_(path), lines_(lines), spec_(spec) {
+    for (const std::string& name : spec_.channel_names) keys_.push_back(json_text(name) + ": ");
   }
 
   void write(const float* samples, std::int64_t frames) override {
+    if (!lines_.frames) return;
     for (std::int64_t i = 0; i < frames; ++i, ++frame_) {
       for (std::int64_t stream = 0; stream < spec_.streams; ++stream) {
         write_line(stream, samples);
@@ -31,16 +42,32 @@ class JsonlSink : public Sink {
     output_.end_write();
   }
 
+  void write_event(const pipeline::StageEvent& event) override {
+    if (!lines_.events) return;
+    output_.append("{\"event\": " + json_text(event.name) + ", \"channel\": ");
+    if (event.channel_name.empty()) {
+      output_.append_integer(event.channel);
+    } else {
+      output_.append(json_text(event.channel_name));
+    }
+    output_.append(", \"frame\": ");
+    output_.append_integer(event.frame);
+    append_stream(event.stream);
+    output_.append(", \"time_s\": ");
+    output_.append_number(event.time_s);
+    output_.append(", \"stage\": ");
+    output_.append_integer(event.stage);
+    output_.append("}\n");
+    output_.end_write();
+  }
+
   void finish() override { output_.finish(); }
 
  private:
   void write_line(std::int64_t stream, const float* values) {
     output_.append("{\"frame\": ");
     output_.append_integer(frame_);
-    if (spec_.streams > 1) {
-      output_.append(", \"stream\": ");
-      output_.append_integer(stream);
-    }
+    append_stream(stream);
     if (spec_.rate_hz > 0) {
       output_.append(", \"time_s\": ");
       output_.append_number(static_cast<double>(frame_) / spec_.rate_hz);
@@ -58,7 +85,14 @@ class JsonlSink : public Sink {
     output_.append(keys_.empty() ? "]}\n" : "}}\n");
   }
 
+  void append_stream(std::int64_t stream) {
+    if (spec_.streams < 2) return;
+    output_.append(", \"stream\": ");
+    output_.append_integer(stream);
+  }
+
   TextOutput output_;
+  Lines lines_;
   SinkSpec spec_;
   std::vector<std::string> keys_;  // "\"name\": "
   std::int64_t frame_ = 0;
@@ -67,7 +101,16 @@ class JsonlSink : public Sink {
 }  // namespace
 
 std::unique_ptr<Sink> open_jsonl_sink(Address& address, const SinkSpec& spec) {
-  return std::make_unique<JsonlSink>(address.path(), spec);
+  const std::string lines = address.take("lines").value_or("all");
+  if (lines != "all" && lines != "frames" && lines != "events") {
+    throw pipeline::ConfigError(address.text() + ": option lines: expected all, frames or events, got " +
+                                in_quotes(lines));
+  }
+  if (lines == "events" && !spec.has_events) {
+    throw pipeline::ConfigError(address.text() +
+                                ": option lines: expected all or frames, got 'events'; no stage makes events");
+  }
+  return std::make_unique<JsonlSink>(address.path(), Lines{lines != "events", lines != "frames"}, spec);
 }
 
 }  // namespace halotap::io

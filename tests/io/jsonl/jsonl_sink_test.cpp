@@ -15,6 +15,7 @@
 namespace halotap::io {
 namespace {
 
+using pipeline::ConfigError;
 using pipeline::DataError;
 using test::ScratchFolder;
 
@@ -67,6 +68,66 @@ TEST(JsonlSink, StaysJsonForEveryValueAndName) {
   EXPECT_TRUE(object["values"]["c"].is_null());
   EXPECT_EQ(object["values"]["d"].get<float>(), 3e38f);
   EXPECT_EQ(object["values"].size(), 4u);
+}
+
+pipeline::StageEvent event_of(std::string_view name, std::int64_t frame, double time_s) {
+  pipeline::StageEvent event;
+  event.name = name;
+  event.frame = frame;
+  event.time_s = time_s;
+  return event;
+}
+
+// Two frames, and between them an event.
+std::string written_with_event(const std::string& options, SinkSpec spec, const pipeline::StageEvent& event) {
+  const ScratchFolder folder;
+  spec.channels = 1;
+  spec.has_events = true;
+  const auto sink = open_sink(folder.file("y.jsonl") + options, spec);
+  const std::vector<float> samples(static_cast<std::size_t>(spec.streams), 1.0F);
+  sink->write(samples.data(), 1);
+  sink->write_event(event);
+  sink->write(samples.data(), 1);
+  sink->finish();
+  return ScratchFolder::content(folder.file("y.jsonl"));
+}
+
+TEST(JsonlSink, WritesAnEventWhereItHappened) {
+  pipeline::StageEvent event = event_of("on", 96, 0.002);
+  event.channel_name = "say \"x\"";
+  event.stage = 1;
+  EXPECT_EQ(written_with_event("", {}, event),
+            "{\"frame\": 0, \"values\": [1]}\n"
+            "{\"event\": \"on\", \"channel\": \"say \\\"x\\\"\", \"frame\": 96, \"time_s\": 0.002, \"stage\": 1}\n"
+            "{\"frame\": 1, \"values\": [1]}\n");
+}
+
+TEST(JsonlSink, NumbersTheStreamAndTheUnnamedChannelOfAnEvent) {
+  pipeline::StageEvent event = event_of("off", 3, 1.5);
+  event.stream = 1;
+  event.channel = 7;
+  SinkSpec spec;
+  spec.streams = 2;
+  EXPECT_EQ(written_with_event("?lines=events", spec, event),
+            "{\"event\": \"off\", \"channel\": 7, \"frame\": 3, \"stream\": 1, \"time_s\": 1.5, \"stage\": 0}\n");
+}
+
+TEST(JsonlSink, WritesFramesOrEventsAloneWhenAsked) {
+  const pipeline::StageEvent event = event_of("on", 0, 0);
+  EXPECT_EQ(written_with_event("?lines=frames", {}, event),
+            "{\"frame\": 0, \"values\": [1]}\n{\"frame\": 1, \"values\": [1]}\n");
+  EXPECT_EQ(written_with_event("?lines=events", {}, event),
+            "{\"event\": \"on\", \"channel\": 0, \"frame\": 0, \"time_s\": 0, \"stage\": 0}\n");
+  EXPECT_EQ(written_with_event("?lines=all", {}, event), written_with_event("", {}, event));
+}
+
+TEST(JsonlSink, RefusesEventsAloneWhereThereAreNone) {
+  SinkSpec spec;
+  spec.channels = 1;
+  expect_error<ConfigError>([&] { open_sink("jsonl://-?lines=events", spec); },
+                            {"lines", "expected all or frames", "no stage makes events"});
+  expect_error<ConfigError>([&] { open_sink("jsonl://-?lines=evnts", spec); },
+                            {"lines", "expected all, frames or events", "'evnts'"});
 }
 
 TEST(JsonlSink, WritesToStandardOutputAsFramesCome) {

@@ -25,17 +25,18 @@ struct SessionSpec {
 
 struct SessionReport {
   std::int64_t frames_in = 0;   // a stream
-  std::int64_t frames_out = 0;  // a stream
+  std::int64_t frames_out = 0;  // a stream, behind the stages
   bool stopped = false;         // ended by `stop`
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
   pipeline::RingCounters ring;
   pipeline::EngineCounters engine;
+  std::vector<pipeline::StageCounters> stages;
 };
 
 // Runs `source` through `pipeline` into every sink and finishes the sinks. Everything runs on the caller's thread: read
 // a block, push what the ring takes, step, write. At the source's end, at max_frames and at a stop the pipeline is
-// drained: every frame pushed comes out.
+// drained: every frame pushed comes out. Sinks are given the stages' events between the frames.
 //
 // Throws ConfigError when the source has other streams or channels than the pipeline, or a speed is not positive or
 // the source has no rate to go with it, DeviceError when the device under the engine stops computing, and whatever

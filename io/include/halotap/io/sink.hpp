@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "halotap/io/source.hpp"
+#include "halotap/pipeline/stage.hpp"
 
 namespace halotap::io {
 
@@ -17,11 +18,12 @@ struct SinkSpec {
   std::int64_t frames = -1;                // a stream's length if known; -1 otherwise
   std::vector<std::string> channel_names;  // empty for none
   Arrangement arrangement = Arrangement::kFramesChannels;
+  bool has_events = false;  // whether events may come besides frames
 };
 
 // Takes frames in order. A file is written under a temporary name beside its place and moved there by finish, so that
 // a file under the final name is always whole; destruction without finish removes what was written.
-// construct (opens; throws) -> write -> finish -> destroy. One thread. [control]
+// construct (opens; throws) -> write, write_event -> finish -> destroy. One thread. [control]
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -29,6 +31,10 @@ class Sink {
   // Appends `frames` frames, `samples` [frames, streams, channels], channels fastest. Throws DataError (with the
   // system's reason, for instance a full disk).
   virtual void write(const float* samples, std::int64_t frames) = 0;
+
+  // Takes an event that comes before the frames written next. Throws as write does. A format that has no place for
+  // events leaves them out.
+  virtual void write_event([[maybe_unused]] const pipeline::StageEvent& event) {}
 
   // Completes the output with the frames written so far, be they fewer than SinkSpec announced. Throws DataError.
   virtual void finish() = 0;
