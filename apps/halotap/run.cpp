@@ -105,11 +105,13 @@ void add_run(CLI::App& app, Command& chosen) {
       ->type_name("KEY=VALUE");
   command->add_flag("--json", options->json, "Print the summary as one JSON object");
   command->footer(
-      "Frames are delivered at the model's frame rate. Ctrl-C ends the run: what was computed is flushed and written.\n"
+      "Frames are delivered at the model's frame rate; results go through the file's stages to its sinks. Ctrl-C ends\n"
+      "the run: what was computed is flushed and written.\n"
       "The summary goes to standard output, or to standard error when a sink is '-'.\n\n" +
       describe_schemes() +
       "\n\nExample:\n"
-      "  halotap run configs/cochlea/replay.yaml --duration 1s --set chunk_frames=48");
+      "  halotap run configs/cochlea/replay.yaml --duration 1s --set chunk_frames=48\n"
+      "  halotap run configs/cochlea/sweep.yaml");
   command->callback([options, &chosen] { chosen = [options] { return run(*options); }; });
 }
 

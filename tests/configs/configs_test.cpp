@@ -28,6 +28,53 @@ TEST(Configs, CochleaReplayNamesTheModelBesideIt) {
   EXPECT_EQ(config.sink_uris.size(), 2U);
 }
 
+TEST(Configs, CochleaSweepTellsWhenARisingToneIsInEachBand) {
+  const PipelineConfig config = load_pipeline_config(kConfigs / "cochlea" / "sweep.yaml");
+  EXPECT_EQ(config.source_uri, "synth://chirp?from_hz=100&to_hz=5500&seconds=3");
+  PipelineSpec spec;
+  spec.backend = Backend::kCpu;
+  spec.chunks.max_frames = config.chunk_frames;
+  spec.ring_capacity_frames = 3 * 48000;
+  spec.stages = config.stages;
+  Pipeline pipeline(load_model(config.model_file), spec);
+  EXPECT_EQ(pipeline.output().rate_hz, 100);
+
+  std::vector<float> chirp(3 * 48000);
+  for (std::size_t i = 0; i < chirp.size(); ++i) {
+    const double t = static_cast<double>(i) / 48000;
+    chirp[i] = static_cast<float>(0.5 * std::sin(2 * std::numbers::pi * (100 + 900 * t) * t));
+  }
+  EXPECT_EQ(pipeline.push(chirp.data(), std::ssize(chirp)), std::ssize(chirp));
+  std::vector<StageEvent> events;
+  for (Pipeline::Step step = pipeline.step(); step.frames_in > 0; step = pipeline.step()) {
+    events.insert(events.end(), step.events.begin(), step.events.end());
+  }
+  ASSERT_EQ(events.size(), 2 * pipeline.output().channel_names.size());
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const std::string& band = pipeline.output().channel_names[i / 2];
+    EXPECT_EQ(events[i].channel_name, band);
+    EXPECT_EQ(events[i].name, i % 2 == 0 ? "on" : "off");
+    const double at_centre_s = (std::stod(band) - 100) / 1800;
+    EXPECT_EQ(events[i].time_s < at_centre_s, i % 2 == 0) << band;
+  }
+}
+
+TEST(Configs, EachIsAPipelineOrAModelThatLoads) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kConfigs)) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++files;
+    if (entry.path().filename() == "model.yaml") {
+      EXPECT_NO_THROW(load_model(entry.path())) << entry.path();
+    } else {
+      const PipelineConfig config = load_pipeline_config(entry.path());
+      // Also the channels and rates that its stages ask for.
+      EXPECT_NO_THROW(Pipeline(load_model(config.model_file), {.stages = config.stages})) << entry.path();
+    }
+  }
+  EXPECT_GE(files, 3);
+}
+
 TEST(Configs, CochleaHasTheFiguresThatItsPageStates) {
   const Model model = load_cochlea();
   EXPECT_EQ(model.frame_rate_hz, 48000);
