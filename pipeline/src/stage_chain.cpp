@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <new>
-#include <stdexcept>
 #include <string>
 
 #include "halotap/pipeline/errors.hpp"
@@ -11,25 +10,35 @@
 namespace halotap::pipeline {
 namespace {
 
+constexpr std::int64_t kMaxStageChannels = 65536;
+// Of all stages together, so that no count overflows: 12 days at 1 MHz and 52 days at 1 GHz.
+constexpr std::int64_t kMaxMerged = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxLatencyFrames = std::int64_t{1} << 52;
+constexpr double kMaxEvents = 1e12;  // far more than fit in memory
+
 std::string place_of(const StageEntry& entry, std::size_t number) {
   if (!entry.place.empty()) return entry.place;
   return "stage " + std::to_string(number) + (entry.name.empty() ? "" : " (" + entry.name + ")");
 }
 
-// What a stage of the user's own may have got wrong.
-void check(const StageOutput& output) {
-  if (output.channels < 1)
-    throw ConfigError("expected to give 1 channel or more, got " + std::to_string(output.channels));
+// What a stage of the user's own may have got wrong. `merged` engine's frames are one in front of it.
+void check(const StageOutput& output, std::int64_t merged) {
+  if (output.channels < 1 || output.channels > kMaxStageChannels) {
+    throw ConfigError("expected to give 1 to " + std::to_string(kMaxStageChannels) + " channels, got " +
+                      std::to_string(output.channels));
+  }
   if (!output.channel_names.empty() && std::ssize(output.channel_names) != output.channels) {
     throw ConfigError("expected no channel names or one for each of " + std::to_string(output.channels) +
                       " channels, got " + std::to_string(output.channel_names.size()));
   }
-  if (output.frames_merged < 1) {
-    throw ConfigError("expected to merge 1 frame or more, got " + std::to_string(output.frames_merged));
+  if (output.frames_merged < 1 || output.frames_merged > kMaxMerged / merged) {
+    throw ConfigError("expected to merge 1 to " + std::to_string(kMaxMerged / merged) + " frames, got " +
+                      std::to_string(output.frames_merged));
   }
-  if (output.latency_frames < 0 || output.events_a_frame < 0) {
-    throw ConfigError("expected a latency and a number of events of 0 or more, got " +
-                      std::to_string(output.latency_frames) + " and " + std::to_string(output.events_a_frame));
+  if (output.latency_frames < 0 || output.latency_frames > kMaxLatencyFrames / merged || output.events_a_frame < 0) {
+    throw ConfigError("expected a latency from 0 to " + std::to_string(kMaxLatencyFrames / merged) +
+                      " frames and 0 events a frame or more, got " + std::to_string(output.latency_frames) + " and " +
+                      std::to_string(output.events_a_frame));
   }
 }
 
@@ -45,10 +54,11 @@ StageChain::StageChain(const StageFormat& input, const std::vector<StageEntry>& 
   try {
     for (; number < entries.size(); ++number) {
       Link& link = links_[number];
-      link.stage = entries[number].make();
+      if (entries[number].make) link.stage = entries[number].make();
+      if (!link.stage) throw ConfigError("expected a maker that gives a stage, got none");
       link.input = output_;
       const StageOutput output = link.stage->prepare(link.input);
-      check(output);
+      check(output, merged);
       latency_frames_ += output.latency_frames * merged;
       merged *= output.frames_merged;
       events_a_frame += output.events_a_frame;
@@ -57,6 +67,7 @@ StageChain::StageChain(const StageFormat& input, const std::vector<StageEntry>& 
                  output.channel_names};
       link.result.resize(static_cast<std::size_t>(output_.frame_samples()));
     }
+    if (static_cast<double>(max_frames) * static_cast<double>(events_a_frame) > kMaxEvents) throw std::bad_alloc();
     results_.resize(static_cast<std::size_t>(max_frames * output_.frame_samples()));
     events_ = EventList(max_frames * events_a_frame);
     has_events_ = events_a_frame > 0;
@@ -65,15 +76,13 @@ StageChain::StageChain(const StageFormat& input, const std::vector<StageEntry>& 
   } catch (const std::bad_alloc&) {
     throw ConfigError("the stages' results and events for " + std::to_string(max_frames) +
                       " frames do not fit in memory");
-  } catch (const std::length_error&) {
-    throw ConfigError("the stages' results and events for " + std::to_string(max_frames) +
-                      " frames do not fit in memory");
   }
 }
 
 std::int64_t StageChain::output_frames(std::int64_t input_frames) const noexcept {
-  for (const Link& link : links_)
+  for (const Link& link : links_) {
     input_frames = input_frames / link.frames_merged + (input_frames % link.frames_merged != 0);
+  }
   return input_frames;
 }
 

@@ -320,12 +320,35 @@ TEST(StageChain, RefusesAStageThatAnnouncesNonsense) {
       Pipeline(lookahead_model(1), {.stages = {{"", [&] { return std::make_unique<Wrong>(output); }}}});
     });
   };
-  EXPECT_EQ(refused({.channels = 0}), "stage 0: expected to give 1 channel or more, got 0");
+  EXPECT_EQ(refused({.channels = 0}), "stage 0: expected to give 1 to 65536 channels, got 0");
   EXPECT_EQ(refused({.channels = 2, .channel_names = {"a"}}),
             "stage 0: expected no channel names or one for each of 2 channels, got 1");
-  EXPECT_EQ(refused({.channels = 2, .frames_merged = 0}), "stage 0: expected to merge 1 frame or more, got 0");
+  EXPECT_EQ(refused({.channels = 2, .frames_merged = 0}),
+            "stage 0: expected to merge 1 to 1099511627776 frames, got 0");
   EXPECT_EQ(refused({.channels = 2, .latency_frames = -1}),
-            "stage 0: expected a latency and a number of events of 0 or more, got -1 and 0");
+            "stage 0: expected a latency from 0 to 4503599627370496 frames and 0 events a frame or more, got -1 and 0");
+}
+
+TEST(StageChain, RefusesMoreThanCanBeCounted) {
+  const StageEntry decimate{"decimate", decimate_stage({.factor = kMaxDecimation})};
+  EXPECT_EQ(config_error([&] {
+              Pipeline(lookahead_model(1), {.stages = {decimate, decimate}});
+            }),
+            "stage 1 (decimate): expected to merge 1 to 1024 frames, got 1073741824");
+  const StageOutput chatty{.channels = 2, .events_a_frame = std::int64_t{1} << 40};
+  EXPECT_EQ(config_error([&] {
+              Pipeline(lookahead_model(1), {.stages = {{"", [&] { return std::make_unique<Wrong>(chatty); }}}});
+            }),
+            "the stages' results and events for 64 frames do not fit in memory");
+}
+
+TEST(StageChain, RefusesAMakerThatGivesNoStage) {
+  for (const StageMaker& make : {StageMaker(), StageMaker([] { return std::unique_ptr<Stage>(); })}) {
+    EXPECT_EQ(config_error([&] {
+                Pipeline(lookahead_model(1), {.stages = {{"mine", make}}});
+              }),
+              "stage 0 (mine): expected a maker that gives a stage, got none");
+  }
 }
 
 TEST(StageChain, RefusesStagesBehindAModelWithoutARate) {
