@@ -12,10 +12,10 @@ using test::run_stage;
 TEST(SelectStage, TakesChannelsByNameAndNumberInTheOrderGiven) {
   const StageFormat input{
       .streams = 2, .channels = 3, .rate_hz = 10, .channel_names = {"left", "right", "0"}};  // the third is named "0"
-  const test::StageRun run =
-      run_stage(select_stage({.channels = {"2", "left", "0", "left"}}), input, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
-  EXPECT_EQ(run.results, (std::vector<float>{3, 1, 3, 1, 6, 4, 6, 4, 9, 7, 9, 7, 12, 10, 12, 10}));
-  EXPECT_EQ(run.output.channel_names, (std::vector<std::string>{"0", "left", "0", "left"}));
+  const test::StageRun run = run_stage(select_stage({.channels = {"2", "right", "0", "right"}}), input,
+                                       {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
+  EXPECT_EQ(run.results, (std::vector<float>{3, 2, 3, 2, 6, 5, 6, 5, 9, 8, 9, 8, 12, 11, 12, 11}));
+  EXPECT_EQ(run.output.channel_names, (std::vector<std::string>{"0", "right", "0", "right"}));
   EXPECT_EQ(run.output.channels, 4);
   EXPECT_EQ(run.output.latency_frames, 0);
 }

@@ -50,12 +50,12 @@ TEST(ThresholdStage, CountsTheTimeBetweenTheLevelsWithTheStateThatLasts) {
 TEST(ThresholdStage, RoundsTimesUpToWholeFrames) {
   const auto frames_until_on = [](double min_on_ms, double rate_hz) {
     const auto results =
-        run_threshold({.on = 1, .min_on_ms = min_on_ms}, std::vector<float>(200, 1.0f), rate_hz).results;
+        run_threshold({.on = 1, .min_on_ms = min_on_ms}, std::vector<float>(300, 1.0f), rate_hz).results;
     return std::find(results.begin(), results.end(), 1.0f) - results.begin() + 1;
   };
   EXPECT_EQ(frames_until_on(0, 1000), 1);
   EXPECT_EQ(frames_until_on(2.1, 1000), 3);
-  EXPECT_EQ(frames_until_on(0.1, 30000), 3);  // a product that is 3 but for rounding
+  EXPECT_EQ(frames_until_on(55, 48000.0 / 11), 240);  // a product that is 240 but for rounding
   EXPECT_EQ(frames_until_on(10, 8000), 80);
 }
 
