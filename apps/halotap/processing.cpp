@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "halotap/io/endpoint.hpp"
+#include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "option_values.hpp"
 
@@ -50,10 +51,13 @@ kernels::TensorView<Sample> stream_view(Sample* samples, std::int64_t stream, st
 }
 
 Processed process_offline(io::Source& source, const pipeline::Model& model, const ProcessingOptions& options,
-                          const std::vector<std::unique_ptr<io::Sink>>& sinks, const io::SessionSpec& spec) {
+                          const OpenSinks& open_sinks, const io::SessionSpec& spec) {
   const Clock::time_point started = Clock::now();
+  const io::SourceInfo& info = source.info();
+  const auto& sinks = open_sinks(
+      {info.streams, model.stack->out_channels(), info.rate_hz, info.frames, model.output_channels, info.arrangement});
   const Recording recording = read_whole(source, spec);
-  const std::int64_t streams = source.info().streams;
+  const std::int64_t streams = info.streams;
   const std::int64_t frames = recording.frames;
 
   pipeline::Engine engine;
@@ -98,19 +102,25 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
   return processed;
 }
 
-Processed process_streaming(io::Source& source, const pipeline::Model& model, const ProcessingOptions& options,
-                            const std::vector<std::unique_ptr<io::Sink>>& sinks, const io::SessionSpec& spec) {
+Processed process_streaming(io::Source& source, const Subject& subject, const ProcessingOptions& options,
+                            const OpenSinks& open_sinks, const io::SessionSpec& spec) {
+  const io::SourceInfo& info = source.info();
   pipeline::PipelineSpec pipeline_spec;
   pipeline_spec.backend = options.backend;
   pipeline_spec.precision = options.precision;
-  pipeline_spec.streams = source.info().streams;
+  pipeline_spec.streams = info.streams;
   pipeline_spec.chunks = options.chunks;
   // A chunk longer than the recording is never full: room for the recording and one frame more is all it takes.
-  if (const std::int64_t frames = source.info().frames; frames >= 0 && !options.chunks.seed) {
-    pipeline_spec.chunks.max_frames = std::min(options.chunks.max_frames, frames + 1);
+  if (info.frames >= 0 && !options.chunks.seed) {
+    pipeline_spec.chunks.max_frames = std::min(options.chunks.max_frames, info.frames + 1);
   }
   pipeline_spec.worker_threads = options.worker_threads;
-  pipeline::Pipeline pipeline(model, pipeline_spec);
+  pipeline_spec.stages = subject.stages;
+  pipeline::Pipeline pipeline(subject.model, pipeline_spec);
+  const pipeline::StageFormat& output = pipeline.output();
+  const auto& sinks = open_sinks({info.streams, output.channels, output.rate_hz,
+                                  info.frames < 0 ? info.frames : pipeline.output_frames(info.frames),
+                                  output.channel_names, info.arrangement, pipeline.has_events()});
   Processed processed;
   processed.report = io::run_session(source, pipeline, sinks, spec);
   processed.device = pipeline.engine().device();
@@ -142,7 +152,14 @@ void add_workers_option(CLI::App& app, std::int64_t& worker_threads) {
 }
 
 void add_processing_options(CLI::App& app, ProcessingOptions& options) {
-  app.add_option("--model", options.model_file, "Model file")->required()->type_name("M.yaml");
+  options.is_given = [&app](const std::string& name) { return app.count(name) > 0; };
+  CLI::Option* model = app.add_option("--model", options.model_file, "Model file")->type_name("M.yaml");
+  CLI::Option* pipeline =
+      app.add_option(
+             "--pipeline", options.pipeline_file,
+             "Pipeline file instead: its model, stages, backend, precision and chunks, not its source and sinks")
+          ->excludes(model)
+          ->type_name("P.yaml");
   app.add_option("--input", options.input, "Recording: a path, or scheme://path?option=value")
       ->required()
       ->type_name("ADDRESS");
@@ -153,6 +170,7 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
   chunk->default_str(std::to_string(options.chunks.max_frames))->group("Engine");
   app.add_flag("--offline", options.offline, "The whole recording as one chunk, held in memory, without the ring")
       ->excludes(chunk)
+      ->excludes(pipeline)
       ->group("Engine");
   add_backend_options(app, options.backend, options.precision);
   add_workers_option(app, options.worker_threads);
@@ -167,14 +185,31 @@ std::string describe_schemes() {
   return "Inputs of this build: " + list(io::source_schemes()) + "\nOutputs of this build:" + list(io::sink_schemes());
 }
 
+Subject load_subject(ProcessingOptions& options) {
+  Subject subject;
+  if (!options.pipeline_file.empty()) {
+    const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file);
+    if (!options.is_given("--backend")) options.backend = config.backend;
+    if (!options.is_given("--precision")) options.precision = config.precision;
+    if (!options.is_given("--chunk")) options.chunks = {.max_frames = config.chunk_frames};
+    options.model_file = config.model_file.string();
+    subject.stages = config.stages;
+    subject.files.push_back(options.pipeline_file);
+  }
+  if (options.model_file.empty()) throw pipeline::ConfigError("expected --model or --pipeline, got neither");
+  subject.model = pipeline::load_model(options.model_file);
+  for (const auto& file : subject.model.files) subject.files.push_back(file.string());
+  return subject;
+}
+
 std::unique_ptr<io::Source> open_input(const ProcessingOptions& options, const pipeline::Model& model) {
   return io::open_source(options.input, {model.stack->in_channels(), model.input_channels, model.frame_rate_hz});
 }
 
-Processed process_recording(io::Source& source, const pipeline::Model& model, const ProcessingOptions& options,
-                            const std::vector<std::unique_ptr<io::Sink>>& sinks, const io::SessionSpec& spec) {
-  return options.offline ? process_offline(source, model, options, sinks, spec)
-                         : process_streaming(source, model, options, sinks, spec);
+Processed process_recording(io::Source& source, const Subject& subject, const ProcessingOptions& options,
+                            const OpenSinks& open_sinks, const io::SessionSpec& spec) {
+  return options.offline ? process_offline(source, subject.model, options, open_sinks, spec)
+                         : process_streaming(source, subject, options, open_sinks, spec);
 }
 
 }  // namespace halotap::apps

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,24 +18,37 @@
 namespace halotap::apps {
 
 struct ProcessingOptions {
-  std::string model_file;
+  std::string model_file;  // one of the two
+  std::string pipeline_file;
   std::string input;  // an address
   pipeline::ChunkSchedule chunks;
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::int64_t worker_threads = 0;
-  bool offline = false;  // the whole recording as one chunk, without the ring
+  bool offline = false;                                   // the whole recording as one chunk, without the ring
+  std::function<bool(const std::string&)> is_given = {};  // whether the command line has this option
 };
 
 // --backend and --precision.
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision);
 // --workers.
 void add_workers_option(CLI::App& app, std::int64_t& worker_threads);
-// --model, --input, --chunk, --offline and the above. `options` must outlive the parsing.
+// --model, --pipeline, --input, --chunk, --offline and the above. `options` and `app` must outlive the parsing.
 void add_processing_options(CLI::App& app, ProcessingOptions& options);
 
 // The input and output schemes of this build, for --help.
 std::string describe_schemes();
+
+// What a recording goes through.
+struct Subject {
+  pipeline::Model model;
+  std::vector<pipeline::StageEntry> stages;
+  std::vector<std::string> files;  // what it was read from, so that no output overwrites it
+};
+
+// Reads the options' model, or their pipeline file and its model; backend, precision and chunks that the command line
+// does not give become those of that file. Throws what the loaders throw, and ConfigError for neither file.
+Subject load_subject(ProcessingOptions& options);
 
 // Opens the options' input as `model` needs it. Throws what io::open_source throws.
 std::unique_ptr<io::Source> open_input(const ProcessingOptions& options, const pipeline::Model& model);
@@ -46,9 +60,12 @@ struct Processed {
   std::int64_t latency_frames = 0;  // lookahead and stages, in input frames
 };
 
-// Runs `source` through `model` into `sinks` and finishes them. Offline, the recording is held in memory, the report's
-// one step is the whole computation, and `spec.speed` is not used.
-Processed process_recording(io::Source& source, const pipeline::Model& model, const ProcessingOptions& options,
-                            const std::vector<std::unique_ptr<io::Sink>>& sinks, const io::SessionSpec& spec);
+// Opens the sinks of a recording once it is known what will be written; they stay the caller's.
+using OpenSinks = std::function<const std::vector<std::unique_ptr<io::Sink>>&(const io::SinkSpec&)>;
+
+// Runs `source` through `subject` into the sinks and finishes them. Offline, which goes without stages, the recording
+// is held in memory, the report's one step is the whole computation, and `spec.speed` is not used.
+Processed process_recording(io::Source& source, const Subject& subject, const ProcessingOptions& options,
+                            const OpenSinks& open_sinks, const io::SessionSpec& spec);
 
 }  // namespace halotap::apps

@@ -24,25 +24,24 @@ struct ReplayOptions {
   bool json = false;
 };
 
-ExitCode replay(const ReplayOptions& options) {
+ExitCode replay(ReplayOptions options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
   std::vector<std::string> outputs = options.outputs;
   if (!options.plot_file.empty()) outputs.push_back(io::file_address("png", options.plot_file));
   if (outputs.empty()) throw pipeline::ConfigError("replay: expected --output or --plot, got neither");
 
-  const pipeline::Model model = pipeline::load_model(options.processing.model_file);
-  std::vector<std::string> inputs{options.processing.input};
-  for (const auto& file : model.files) inputs.push_back(file.string());
+  const Subject subject = load_subject(options.processing);
+  std::vector<std::string> inputs = subject.files;
+  inputs.insert(inputs.begin(), options.processing.input);
   io::refuse_overwriting(inputs, outputs);
 
-  const std::unique_ptr<io::Source> source = open_input(options.processing, model);
+  const std::unique_ptr<io::Source> source = open_input(options.processing, subject.model);
   const io::SourceInfo& info = source->info();
   std::vector<std::unique_ptr<io::Sink>> sinks;
-  sinks.reserve(outputs.size());
-  for (const std::string& output : outputs) {
-    sinks.push_back(io::open_sink(output, {info.streams, model.stack->out_channels(), info.rate_hz, info.frames,
-                                           model.output_channels, info.arrangement}));
-  }
+  const auto open_sinks = [&](const io::SinkSpec& spec) -> const std::vector<std::unique_ptr<io::Sink>>& {
+    for (const std::string& output : outputs) sinks.push_back(io::open_sink(output, spec));
+    return sinks;
+  };
 
   SessionSummary summary;
   {
@@ -51,12 +50,13 @@ ExitCode replay(const ReplayOptions& options) {
     spec.speed = options.speed;
     spec.stop = stop;
     spec.on_progress = [&bar](std::int64_t frames) { bar.update(frames); };
-    summary.processed = process_recording(*source, model, options.processing, sinks, spec);
+    summary.processed = process_recording(*source, subject, options.processing, open_sinks, spec);
   }
   summary.streams = info.streams;
   summary.rate_hz = info.rate_hz;
   summary.chunk_frames = options.processing.offline ? 0 : options.processing.chunks.max_frames;
   summary.precision = options.processing.precision;
+  for (const pipeline::StageEntry& stage : subject.stages) summary.stages.push_back(stage.name);
   summary.sinks = outputs;
   report_session(summary, options.json);
   return ExitCode::kDone;

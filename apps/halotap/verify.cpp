@@ -79,19 +79,24 @@ void print_text(const VerifyOptions& options, const Comparison& comparison, cons
             << "device   " << processed.device << ", " << pipeline::to_string(options.processing.precision) << '\n';
 }
 
-ExitCode verify(const VerifyOptions& options) {
+ExitCode verify(VerifyOptions options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
-  const pipeline::Model model = pipeline::load_model(options.processing.model_file);
-  const std::unique_ptr<io::Source> source = open_input(options.processing, model);
+  const Subject subject = load_subject(options.processing);
+  const std::unique_ptr<io::Source> source = open_input(options.processing, subject.model);
   const io::SourceInfo& info = source->info();
-  const std::int64_t channels = model.stack->out_channels();
 
-  auto owned = std::make_unique<Comparison>(
-      io::open_source(options.expectation, {channels, model.output_channels, model.frame_rate_hz}), options.expectation,
-      io::SinkSpec{info.streams, channels, info.rate_hz, info.frames, model.output_channels, info.arrangement}, stop);
-  const Comparison& comparison = *owned;
   std::vector<std::unique_ptr<io::Sink>> sinks;
-  sinks.push_back(std::move(owned));
+  const Comparison* made = nullptr;
+  std::int64_t channels = 0;
+  const auto open_sinks = [&](const io::SinkSpec& spec) -> const std::vector<std::unique_ptr<io::Sink>>& {
+    channels = spec.channels;
+    auto comparison = std::make_unique<Comparison>(
+        io::open_source(options.expectation, {spec.channels, spec.channel_names, spec.rate_hz}), options.expectation,
+        spec, stop);
+    made = comparison.get();
+    sinks.push_back(std::move(comparison));
+    return sinks;
+  };
 
   Processed processed;
   {
@@ -99,9 +104,10 @@ ExitCode verify(const VerifyOptions& options) {
     io::SessionSpec spec;
     spec.stop = stop;
     spec.on_progress = [&bar](std::int64_t frames) { bar.update(frames); };
-    processed = process_recording(*source, model, options.processing, sinks, spec);
+    processed = process_recording(*source, subject, options.processing, open_sinks, spec);
   }
 
+  const Comparison& comparison = *made;
   const Tolerances tolerances = options.tolerances();
   const bool stopped = processed.report.stopped;
   const bool equal = comparison.passes(tolerances);

@@ -39,6 +39,52 @@ TEST_F(Replay, WritesTheSameBytesHoweverItIsCut) {
   }
 }
 
+// A pipeline file over the same model, whose source and sinks are not there.
+std::string staged_pipeline(const test::ScratchFolder& folder, const std::string& model) {
+  return folder.write("p.yaml",
+                      "format: halotap-pipeline/1\nsource: {uri: nowhere.wav}\nmodel: {file: " + model +
+                          "}\nchunk_frames: 5\nstages:\n  - {type: smooth, attack_ms: 2}\n"
+                          "  - {type: threshold, channel: 0, on: 0.065, off: 0.06}\n  - {type: decimate, factor: 3}\n"
+                          "sinks: [{uri: nowhere/y.npy}]\n");
+}
+
+TEST_F(Replay, WritesTheSameResultsAndEventsBehindStagesHoweverItIsCut) {
+  const std::string file = staged_pipeline(folder_, model_);
+  const auto replay_staged = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"replay", "--pipeline", file, "--input", input_, "--output", folder_.file("y.npy"),
+                               "--output", folder_.file("y.jsonl"), "--json"});
+    const Outcome outcome = run_halotap(more);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.json();
+  };
+  const auto summary = replay_staged({});
+  EXPECT_EQ(summary["chunk_frames"], 5);  // the file's
+  ASSERT_EQ(summary["stages"].size(), 3u);
+  const auto frames = summary["frames"].get<std::int64_t>();
+  EXPECT_EQ(summary["frames_out"], (frames + 2) / 3);
+  const std::vector<std::int64_t> shape = read_array(input_).shape;
+  EXPECT_EQ(read_array(folder_.file("y.npy")).shape, (std::vector<std::int64_t>{shape[0], 16, (shape[2] + 2) / 3}));
+  const std::string results = test::ScratchFolder::content(folder_.file("y.npy"));
+  const std::string lines = test::ScratchFolder::content(folder_.file("y.jsonl"));
+  EXPECT_NE(lines.find("{\"event\": \"on\", "), std::string::npos);
+  for (const std::vector<std::string>& cut :
+       std::vector<std::vector<std::string>>{{"--chunk", "1"}, {"--chunk", "1048576"}, {"--chunk", "random:3"}}) {
+    replay_staged(cut);
+    EXPECT_TRUE(test::ScratchFolder::content(folder_.file("y.npy")) == results) << cut.back();
+    EXPECT_TRUE(test::ScratchFolder::content(folder_.file("y.jsonl")) == lines) << cut.back();
+  }
+  const Outcome verified = run_halotap(
+      {"verify", "--pipeline", file, "--input", input_, "--expect", folder_.file("y.npy"), "--rel-l2", "0"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+}
+
+TEST_F(Replay, RefusesToOverwriteThePipelineFileItReads) {
+  const std::string file = staged_pipeline(folder_, model_);
+  const Outcome outcome = run_halotap({"replay", "--pipeline", file, "--input", input_, "--output", "jsonl://" + file});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("same file as the input"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Replay, TakesNoMoreMemoryForAChunkThanTheRecordingFills) {
   const std::int64_t short_kib = replay({"--output", folder_.file("y.npy")}).peak_kib;
   // 2^20 frames of 54 channels are 226 MB a stream, twice: in the ring and before the engine.
