@@ -196,10 +196,10 @@ using Part = float[kQuads][Tile::kQuadFrames];
 template <typename X, int kApart>
 __device__ __forceinline__ void add_near_taps(const float (&taps)[4], int first, int end, const char* s_quad,
                                               float (&z)[4]) {
-  constexpr int kQuads = (3 + 3 * kApart) / 4 + 1;
-  float window[kQuads][4];
+  constexpr int kReach = (3 + 3 * kApart) / 4 + 1;  // quads
+  float window[kReach][4];
 #pragma unroll
-  for (int i = 0; i < kQuads; ++i) {
+  for (int i = 0; i < kReach; ++i) {
     // Only what the last tap of these reaches.
     if (4 * i <= 3 + (end - 1) * kApart) load_quad<X>(window[i], s_quad + i * (4 * static_cast<int>(sizeof(X))));
   }
@@ -211,9 +211,10 @@ __device__ __forceinline__ void add_near_taps(const float (&taps)[4], int first,
   }
 }
 
-// One channel's sums over taps of part `part` of a tile; `s_row` is where the channel's row starts. Taps in a loop,
-// four at a time, which lie dilation quads and no more apart: so where in its quad a tap's first sample lies depends on
-// kPhase, dilation % 4, alone. kNear: the dilation is kPhase itself, and four taps share what they read.
+// One channel's sums over taps of part `part` of a tile; `s_row` is where the channel's row starts. Taps in a loop, four
+// at a time: from one four to the next it is a whole number of quads, so where in a quad a tap's first sample lies
+// depends on its place among the four and on kPhase, dilation % 4, alone. kNear: the dilation is kPhase itself, and the
+// four share what they read.
 template <typename X, int kPhase, bool kNear>
 __device__ __forceinline__ void sum_any_taps(const BlockArgs& args, const Sm90Launch& launch, const ThreadTaps<0>& t,
                                              const char* s_row, int part, Part& z) {
