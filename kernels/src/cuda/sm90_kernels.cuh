@@ -211,8 +211,8 @@ __device__ __forceinline__ void add_near_taps(const float (&taps)[4], int first,
   }
 }
 
-// One channel's sums over taps of part `part` of a tile; `s_row` is where the channel's row starts. Taps in a loop, four
-// at a time: from one four to the next it is a whole number of quads, so where in a quad a tap's first sample lies
+// One channel's sums over taps of part `part` of a tile; `s_row` is where the channel's row starts. Taps in a loop,
+// four at a time: from one four to the next it is a whole number of quads, so where in a quad a tap's first sample lies
 // depends on its place among the four and on kPhase, dilation % 4, alone. kNear: the dilation is kPhase itself, and the
 // four share what they read.
 template <typename X, int kPhase, bool kNear>
