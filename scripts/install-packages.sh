@@ -9,7 +9,7 @@ set -euo pipefail
 
 build=(build-essential cmake ninja-build pkg-config python3
   libhwy-dev libyaml-cpp-dev libeigen3-dev libboost-dev nlohmann-json3-dev libcli11-dev
-  libsndfile1-dev libsoxr-dev libzip-dev libcairo2-dev fonts-dejavu-core libgtest-dev)
+  libsndfile1-dev libsoxr-dev libzip-dev libcairo2-dev portaudio19-dev fonts-dejavu-core libgtest-dev)
 # Both bring recordings under /usr/share/sounds.
 demo=(alsa-utils sound-theme-freedesktop)
 # The environment that other runtimes are installed in.
