@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "chunker.hpp"
-#include "published.hpp"
-#include "ring.hpp"
+#include "halotap/pipeline/published.hpp"
+#include "halotap/pipeline/ring.hpp"
 
 namespace halotap::pipeline {
 namespace {
