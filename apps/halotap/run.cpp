@@ -14,6 +14,7 @@
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 #include "interrupt.hpp"
+#include "message.hpp"
 #include "option_values.hpp"
 #include "processing.hpp"
 #include "progress_bar.hpp"
@@ -34,6 +35,26 @@ std::int64_t frames_in(double seconds, double rate_hz) {
   return static_cast<std::int64_t>(std::clamp(std::ceil(seconds * rate_hz), 1.0, 1e15));
 }
 
+// A machine without a microphone can still run the pipeline.
+std::unique_ptr<io::Source> open_source(const pipeline::PipelineConfig& config, const pipeline::Model& model) {
+  io::SourceRequest request{model.stack->in_channels(), model.input_channels, model.frame_rate_hz};
+  request.ring_capacity_ms = config.ring_capacity_ms;
+  request.on_note = [](const std::string& note) { say(note); };
+  try {
+    return io::open_source(config.source_uri, request);
+  } catch (const pipeline::DeviceError& error) {
+    throw pipeline::DeviceError(std::string(error.what()) + "; to run a recording instead: --set source.uri=FILE.wav");
+  }
+}
+
+std::string describe_gap(const io::Gap& gap, std::int64_t frame) {
+  std::string text = "gap in front of frame " + std::to_string(frame) + ":";
+  if (gap.frames_lost > 0) text += " about " + std::to_string(gap.frames_lost) + " frames never came;";
+  if (gap.frames_dropped > 0) text += " " + std::to_string(gap.frames_dropped) + " frames dropped, the ring was full;";
+  if (gap.is_reopening) text += " the device was opened anew;";
+  return text + " the stream begins again";
+}
+
 ExitCode run(const RunOptions& options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
   const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
@@ -42,13 +63,13 @@ ExitCode run(const RunOptions& options) {
   for (const auto& file : model.files) inputs.push_back(file.string());
   io::refuse_overwriting(inputs, config.sink_uris);
 
-  const std::unique_ptr<io::Source> source =
-      io::open_source(config.source_uri, {model.stack->in_channels(), model.input_channels, model.frame_rate_hz});
+  const std::unique_ptr<io::Source> source = open_source(config, model);
   const io::SourceInfo& info = source->info();
 
   io::SessionSpec spec;
-  spec.speed = 1.0;  // no endpoint of this build has a clock of its own
+  if (!info.is_live) spec.speed = 1.0;
   spec.stop = stop;
+  spec.on_gap = [](const io::Gap& gap, std::int64_t frame) { say(describe_gap(gap, frame)); };
   std::int64_t frames = info.frames;
   if (options.duration) {
     spec.max_frames = frames_in(options.duration->count(), info.rate_hz);
@@ -79,6 +100,7 @@ ExitCode run(const RunOptions& options) {
   summary.processed.lookahead_frames = pipeline.engine().lookahead_frames();
   summary.streams = info.streams;
   summary.rate_hz = info.rate_hz;
+  if (info.is_live) summary.source_latency_frames = info.latency_frames;
   summary.chunk_frames = config.chunk_frames;
   summary.precision = config.precision;
   summary.sinks = config.sink_uris;

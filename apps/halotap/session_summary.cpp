@@ -19,6 +19,11 @@ std::int64_t algorithmic_latency_frames(const SessionSummary& summary) {
   return summary.chunk_frames - 1 + summary.processed.lookahead_frames;
 }
 
+// A session's own ring never overflows; a live source's does when the session is too slow.
+std::int64_t frames_dropped(const io::SessionReport& report) {
+  return static_cast<std::int64_t>(report.ring.frames_dropped_overrun) + report.missing.frames_dropped;
+}
+
 void print_json(std::ostream& out, const SessionSummary& summary) {
   const io::SessionReport& report = summary.processed.report;
   const double duration_s = static_cast<double>(report.frames_in) / summary.rate_hz;
@@ -29,7 +34,7 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   ordered_json json;
   json["frames"] = report.frames_in;
   json["frames_out"] = report.frames_out;
-  json["frames_dropped"] = report.ring.frames_dropped_overrun;
+  json["frames_dropped"] = frames_dropped(report);
   json["streams"] = summary.streams;
   json["rate_hz"] = summary.rate_hz;
   json["duration_s"] = duration_s;
@@ -51,6 +56,12 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["algorithmic_latency_frames"] = latency_frames;
     json["algorithmic_latency_ms"] = static_cast<double>(latency_frames) / summary.rate_hz * 1e3;
   }
+  if (summary.source_latency_frames) {
+    json["gaps"] = report.gaps;
+    json["frames_lost"] = report.missing.frames_lost;
+    json["source_latency_frames"] = *summary.source_latency_frames;
+    json["source_latency_ms"] = static_cast<double>(*summary.source_latency_frames) / summary.rate_hz * 1e3;
+  }
   json["device"] = summary.processed.device;
   json["precision"] = pipeline::to_string(summary.precision);
   json["sinks"] = summary.sinks;
@@ -65,9 +76,9 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     return format_number(static_cast<double>(frames) / summary.rate_hz * 1e3) + " ms";
   };
 
-  out << "frames     " << report.frames_in << " in, " << report.frames_out << " out, "
-      << report.ring.frames_dropped_overrun << " dropped in each stream (" << format_number(duration_s) << " s at "
-      << format_number(summary.rate_hz, 9) << " Hz)\n";
+  out << "frames     " << report.frames_in << " in, " << report.frames_out << " out, " << frames_dropped(report)
+      << " dropped in each stream (" << format_number(duration_s) << " s at " << format_number(summary.rate_hz, 9)
+      << " Hz)\n";
   out << "streams    " << summary.streams << '\n';
   if (report.frames_in > 0) {
     out << "real time  factor " << format_number(elapsed_s / duration_s, 3) << ": "
@@ -95,6 +106,11 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     const std::int64_t latency_frames = algorithmic_latency_frames(summary);
     out << "algorithmic " << latency_frames << " frames (" << milliseconds(latency_frames) << "): chunk of "
         << summary.chunk_frames << " frames, lookahead " << summary.processed.lookahead_frames << '\n';
+  }
+  if (summary.source_latency_frames) {
+    out << "source     " << report.gaps << (report.gaps == 1 ? " gap" : " gaps") << ", about "
+        << report.missing.frames_lost << " frames never came; latency " << *summary.source_latency_frames << " frames ("
+        << milliseconds(*summary.source_latency_frames) << "), as the device states it\n";
   }
   out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';
   for (std::size_t i = 0; i < summary.sinks.size(); ++i) {

@@ -28,6 +28,9 @@
 #ifdef HALOTAP_HAVE_PLOT
 #include "png/png_sink.hpp"
 #endif
+#ifdef HALOTAP_HAVE_PORTAUDIO
+#include "portaudio/port_audio_source.hpp"
+#endif
 #ifdef HALOTAP_HAVE_SNDFILE
 #include "sndfile/sndfile_sink.hpp"
 #include "sndfile/sndfile_source.hpp"
@@ -71,6 +74,11 @@ constexpr OpenSink kOpenNpzSink = open_npz_sink;
 constexpr OpenSource kOpenNpzSource = nullptr;
 constexpr OpenSink kOpenNpzSink = nullptr;
 #endif
+#ifdef HALOTAP_HAVE_PORTAUDIO
+constexpr OpenSource kOpenDeviceSource = open_port_audio_source;
+#else
+constexpr OpenSource kOpenDeviceSource = nullptr;
+#endif
 #ifdef HALOTAP_HAVE_JSON
 constexpr OpenSink kOpenJsonlSink = open_jsonl_sink;
 #else
@@ -85,6 +93,7 @@ constexpr OpenSink kOpenPngSink = nullptr;
 constexpr std::string_view kNoAudio = "audio file support (libsndfile)";
 constexpr std::string_view kNoArchives = ".npz support (libzip)";
 constexpr std::string_view kNoPictures = "picture support (cairo and nlohmann_json)";
+constexpr std::string_view kNoDevices = "sound device support (PortAudio)";
 constexpr std::string_view kNoJson = "JSON support (nlohmann_json)";
 
 constexpr std::array kSources = {
@@ -97,6 +106,8 @@ constexpr std::array kSources = {
     Endpoint<OpenSource>{"synth", open_synth_source, "",
                          "rate, channels, streams, frames, seconds, seed, amplitude, hz, from_hz, to_hz, resample",
                          false},
+    Endpoint<OpenSource>{"portaudio", kOpenDeviceSource, kNoDevices,
+                         "rate, channels, block, latency, reconnect, resample", false},
 };
 
 constexpr std::array kSinks = {

@@ -21,12 +21,16 @@ struct SessionSpec {
   std::int64_t max_frames = -1;                   // stop after this many input frames a stream; -1: at the source's end
   const std::atomic<bool>* stop = nullptr;        // set from anywhere (a signal handler too): end cleanly now
   std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
+  // A gap of a live source, in front of the input frame of that number.
+  std::function<void(const Gap&, std::int64_t)> on_gap;
 };
 
 struct SessionReport {
   std::int64_t frames_in = 0;   // a stream
   std::int64_t frames_out = 0;  // a stream
   bool stopped = false;         // ended by `stop`
+  std::int64_t gaps = 0;        // of a live source, and what was missing there, all together
+  Gap missing;
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
   pipeline::RingCounters ring;
@@ -35,13 +39,17 @@ struct SessionReport {
 
 // Runs `source` through `pipeline` into every sink and finishes the sinks. Everything runs on the caller's thread: read
 // a block, push what the ring takes, step, write. At the source's end, at max_frames and at a stop the pipeline is
-// drained: every frame pushed comes out.
+// drained: every frame pushed comes out. At a gap of a live source it is drained too, and begins again with the next
+// frame as a fresh stream: no output has frames from both sides of a gap in its receptive field.
 //
-// Throws ConfigError when the source has other streams or channels than the pipeline, or a speed is not positive or
-// the source has no rate to go with it, DeviceError when the device under the engine stops computing, and whatever
-// sources and sinks throw. No sink is finished before all have taken
-// every frame, so nothing is then left under a sink's final name once the sinks are destroyed; only a sink that fails
-// to finish leaves those before it, which are whole. [control]
+// A live source sets its own pace. When its device fails, the session ends as at a stop, finishes the sinks and then
+// throws what the source threw: hours of results are not lost with a plug.
+//
+// Throws ConfigError when the source has other streams or channels than the pipeline, or a speed is not positive, is
+// given for a live source or for one without a rate, DeviceError when the device under the engine stops computing, and
+// whatever sources and sinks throw. No sink is finished before all have taken every frame, so nothing is then left
+// under a sink's final name once the sinks are destroyed; only a sink that fails to finish leaves those before it,
+// which are whole. [control]
 SessionReport run_session(Source& source, pipeline::Pipeline& pipeline, const std::vector<std::unique_ptr<Sink>>& sinks,
                           const SessionSpec& spec);
 

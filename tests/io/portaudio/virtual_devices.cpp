@@ -1,0 +1,133 @@
+#include "portaudio/virtual_devices.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+
+namespace halotap::io {
+namespace {
+
+constexpr int kPipeBytes = 1 << 20;
+
+pid_t spawn(const std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int nowhere = open("/dev/null", O_RDWR);
+    for (const int descriptor : {0, 1, 2}) dup2(nowhere, descriptor);
+    execvp(argv.front(), argv.data());
+    _exit(127);
+  }
+  return child;
+}
+
+int exit_code(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool is_installed(const std::string& program) { return exit_code(spawn({"sh", "-c", "command -v " + program})) == 0; }
+
+}  // namespace
+
+FedDevice::FedDevice() {
+  const std::string fifo = folder_.file("fifo");
+  if (mkfifo(fifo.c_str(), 0600) != 0) throw std::runtime_error("no fifo");
+  // Open for both directions: neither side waits for the other, and the device never sees an end.
+  pipe_ = open(fifo.c_str(), O_RDWR | O_CLOEXEC);
+  if (pipe_ < 0 || fcntl(pipe_, F_SETPIPE_SZ, kPipeBytes) < kPipeBytes) throw std::runtime_error("no large pipe");
+  const std::string configuration = folder_.write(
+      "asound.conf",
+      "pcm.!default { type null hint.show on }\npcm.fed { type file slave.pcm { type null } file /dev/null infile \"" +
+          fifo + "\" format raw hint { show on description fed } }\n");
+  setenv("ALSA_CONFIG_PATH", configuration.c_str(), 1);
+  setenv("JACK_NO_START_SERVER", "1", 1);
+}
+
+FedDevice::~FedDevice() {
+  stop_ = true;
+  if (zeros_.joinable()) zeros_.join();
+  unsetenv("ALSA_CONFIG_PATH");
+  close(pipe_);
+}
+
+void FedDevice::feed(const std::vector<float>& samples) {
+  const std::size_t bytes = samples.size() * sizeof(float);
+  ASSERT_LE(bytes, static_cast<std::size_t>(kPipeBytes));
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t count = write(pipe_, reinterpret_cast<const char*>(samples.data()) + done, bytes - done);
+    ASSERT_GT(count, 0);
+    done += static_cast<std::size_t>(count);
+  }
+  fcntl(pipe_, F_SETFL, fcntl(pipe_, F_GETFL) | O_NONBLOCK);
+  zeros_ = std::thread([this] {
+    const std::vector<char> zeros(1 << 16);
+    while (!stop_) {
+      pollfd room{pipe_, POLLOUT, 0};
+      if (poll(&room, 1, 5) == 1 && write(pipe_, zeros.data(), zeros.size()) < 0) std::this_thread::yield();
+    }
+  });
+}
+
+PulseServer::PulseServer() {
+  const std::string plugins =
+      "/usr/lib/" +
+      std::string(std::filesystem::exists("/usr/lib/x86_64-linux-gnu") ? "x86_64-linux-gnu" : "aarch64-linux-gnu") +
+      "/alsa-lib/libasound_module_pcm_pulse.so";
+  if (!is_installed("pulseaudio") || !is_installed("pactl") || !is_installed("paplay")) {
+    missing_ = "pulseaudio and pulseaudio-utils are not installed";
+  } else if (!std::filesystem::exists(plugins)) {
+    missing_ = "libasound2-plugins is not installed";
+  }
+  if (!missing_.empty()) return;
+  const std::string home = folder_.path().string();
+  setenv("XDG_RUNTIME_DIR", home.c_str(), 1);
+  setenv("HOME", home.c_str(), 1);
+  setenv("PULSE_SERVER", ("unix:" + folder_.file("socket")).c_str(), 1);
+  setenv("PULSE_SINK", "ci", 1);
+  setenv("PULSE_SOURCE", "ci.monitor", 1);
+  setenv("JACK_NO_START_SERVER", "1", 1);
+  start();
+}
+
+PulseServer::~PulseServer() { end(); }
+
+void PulseServer::start() {
+  end();
+  std::filesystem::remove(folder_.file("socket"));
+  server_ = spawn({"pulseaudio", "-n", "--daemonize=no", "--use-pid-file=no", "--exit-idle-time=-1", "--disallow-exit",
+                   // Without norewinds some seconds go missing when a player ends.
+                   "-L", "module-null-sink sink_name=ci rate=48000 channels=2 format=float32le norewinds=1", "-L",
+                   "module-native-protocol-unix auth-anonymous=1 socket=" + folder_.file("socket")});
+  for (int i = 0; i < 200; ++i) {
+    if (exit_code(spawn({"pactl", "info"})) == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  missing_ = "pulseaudio does not start here";
+}
+
+void PulseServer::end() {
+  if (server_ < 0) return;
+  kill(server_, SIGKILL);
+  waitpid(server_, nullptr, 0);
+  server_ = -1;
+}
+
+void PulseServer::play(const std::string& wav) const { EXPECT_EQ(exit_code(spawn({"paplay", wav})), 0); }
+
+void PulseServer::signal(int number) const { kill(server_, number); }
+
+}  // namespace halotap::io
