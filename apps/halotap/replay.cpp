@@ -8,6 +8,7 @@
 
 #include "halotap/io/endpoint.hpp"
 #include "interrupt.hpp"
+#include "message.hpp"
 #include "option_values.hpp"
 #include "processing.hpp"
 #include "progress_bar.hpp"
@@ -40,8 +41,11 @@ ExitCode replay(const ReplayOptions& options) {
   std::vector<std::unique_ptr<io::Sink>> sinks;
   sinks.reserve(outputs.size());
   for (const std::string& output : outputs) {
-    sinks.push_back(io::open_sink(output, {info.streams, model.stack->out_channels(), info.rate_hz, info.frames,
-                                           model.output_channels, info.arrangement}));
+    io::SinkSpec spec{info.streams, model.stack->out_channels(), info.rate_hz,
+                      info.frames,  model.output_channels,       info.arrangement};
+    spec.stop = stop;
+    spec.on_note = [](const std::string& note) { say(note); };
+    sinks.push_back(io::open_sink(output, spec));
   }
 
   SessionSummary summary;

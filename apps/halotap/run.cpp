@@ -67,7 +67,6 @@ ExitCode run(const RunOptions& options) {
   const io::SourceInfo& info = source->info();
 
   io::SessionSpec spec;
-  if (!info.is_live) spec.speed = 1.0;
   spec.stop = stop;
   spec.on_gap = [](const io::Gap& gap, std::int64_t frame) { say(describe_gap(gap, frame)); };
   std::int64_t frames = info.frames;
@@ -86,9 +85,15 @@ ExitCode run(const RunOptions& options) {
 
   std::vector<std::unique_ptr<io::Sink>> sinks;
   for (const std::string& sink : config.sink_uris) {
-    sinks.push_back(io::open_sink(sink, {info.streams, model.stack->out_channels(), info.rate_hz, frames,
-                                         model.output_channels, info.arrangement}));
+    io::SinkSpec sink_spec{info.streams, model.stack->out_channels(), info.rate_hz,
+                           frames,       model.output_channels,       info.arrangement};
+    sink_spec.stop = stop;
+    sink_spec.on_note = [](const std::string& note) { say(note); };
+    sinks.push_back(io::open_sink(sink, sink_spec));
   }
+  const bool device_sets_pace =
+      info.is_live || std::any_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->sets_pace(); });
+  if (!device_sets_pace) spec.speed = 1.0;
 
   SessionSummary summary;
   {

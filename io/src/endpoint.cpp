@@ -29,6 +29,7 @@
 #include "png/png_sink.hpp"
 #endif
 #ifdef HALOTAP_HAVE_PORTAUDIO
+#include "portaudio/port_audio_sink.hpp"
 #include "portaudio/port_audio_source.hpp"
 #endif
 #ifdef HALOTAP_HAVE_SNDFILE
@@ -76,8 +77,10 @@ constexpr OpenSink kOpenNpzSink = nullptr;
 #endif
 #ifdef HALOTAP_HAVE_PORTAUDIO
 constexpr OpenSource kOpenDeviceSource = open_port_audio_source;
+constexpr OpenSink kOpenDeviceSink = open_port_audio_sink;
 #else
 constexpr OpenSource kOpenDeviceSource = nullptr;
+constexpr OpenSink kOpenDeviceSink = nullptr;
 #endif
 #ifdef HALOTAP_HAVE_JSON
 constexpr OpenSink kOpenJsonlSink = open_jsonl_sink;
@@ -116,6 +119,7 @@ constexpr std::array kSinks = {
     Endpoint<OpenSink>{"csv", open_csv_sink, "", "delimiter", true, true},
     Endpoint<OpenSink>{"jsonl", kOpenJsonlSink, kNoJson, "", true, true},
     Endpoint<OpenSink>{"wav", kOpenAudioSink, kNoAudio, ""},
+    Endpoint<OpenSink>{"portaudio", kOpenDeviceSink, kNoDevices, "block, latency, reconnect", false},
     Endpoint<OpenSink>{"png", kOpenPngSink, kNoPictures, ""},
 };
 

@@ -127,8 +127,14 @@ class Session {
     if (spec_.speed && !(*spec_.speed > 0 && std::isfinite(*spec_.speed))) {
       throw ConfigError("speed: expected a positive number, got " + std::to_string(*spec_.speed));
     }
-    if (spec_.speed && info.is_live) {
-      throw ConfigError("speed: a live source sets its own");
+    const bool sink_sets_pace =
+        std::any_of(sinks_.begin(), sinks_.end(), [](const auto& sink) { return sink->sets_pace(); });
+    if (spec_.speed && (info.is_live || sink_sets_pace)) {
+      throw ConfigError(std::string("speed: a live ") + (info.is_live ? "source" : "sink") + " sets its own");
+    }
+    if (info.is_live && sink_sets_pace) {
+      throw ConfigError(
+          "a live source and a sound device as sink run on two clocks, which drift apart; write to a file instead");
     }
     if (spec_.speed && !(info.rate_hz > 0)) {
       throw ConfigError("speed: expected a source with a rate, got one without");

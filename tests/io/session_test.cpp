@@ -404,7 +404,28 @@ TEST(Session, RefusesToPaceALiveSource) {
   pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(16));
   SessionSpec spec;
   spec.speed = 1;
-  expect_error<ConfigError>([&] { run_session(source, pipeline, {}, spec); }, {"speed", "live"});
+  expect_error<ConfigError>([&] { run_session(source, pipeline, {}, spec); }, {"speed", "live source"});
+}
+
+// Plays at a pace of its own.
+class PacedSink final : public Sink {
+ public:
+  bool sets_pace() const override { return true; }
+  void write(const float*, std::int64_t) override {}
+  void finish() override {}
+};
+
+TEST(Session, RefusesToJoinTwoClocks) {
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(16));
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(std::make_unique<PacedSink>());
+  ScriptedSource live({}, 1000);
+  expect_error<ConfigError>([&] { run_session(live, pipeline, sinks, {}); }, {"two clocks"});
+  CountingSource recording(100, 1, 1);
+  SessionSpec spec;
+  spec.speed = 1;
+  expect_error<ConfigError>([&] { run_session(recording, pipeline, sinks, spec); }, {"speed", "live sink"});
+  EXPECT_EQ(run_session(recording, pipeline, sinks, {}).frames_out, 100);
 }
 
 TEST(Session, RefusesWhatDoesNotFitTogether) {

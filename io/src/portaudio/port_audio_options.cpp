@@ -9,9 +9,6 @@
 namespace halotap::io {
 namespace {
 
-constexpr double kLeastRateHz = 1000;
-constexpr double kMostRateHz = 768000;
-constexpr std::int64_t kMostChannels = 1024;
 constexpr std::int64_t kMostBlockFrames = 16384;
 constexpr double kBlockSeconds = 0.01;
 constexpr double kReconnectSeconds = 30;
@@ -26,8 +23,8 @@ PortAudioOptions take_port_audio_options(Address& address, double rate_hz, std::
   PortAudioStreamSpec& stream = options.stream;
   stream.address = address.text();
   stream.device = address.path();
-  stream.rate_hz = address.take_number("rate", kLeastRateHz, kMostRateHz).value_or(rate_hz);
-  stream.channels = address.take_integer("channels", 1, kMostChannels).value_or(channels);
+  stream.rate_hz = rate_hz;
+  stream.channels = channels;
   stream.block_frames =
       address.take_integer("block", 1, kMostBlockFrames)
           .value_or(std::clamp<std::int64_t>(std::llround(stream.rate_hz * kBlockSeconds), 1, kMostBlockFrames));

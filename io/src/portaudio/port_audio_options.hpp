@@ -16,8 +16,8 @@ struct PortAudioOptions {
   DeviceKeeperSpec keeper;  // its name and limits
 };
 
-// Takes rate, channels, block, latency and reconnect; rate and channels are those given here when the address has none.
-// Throws ConfigError. [control]
+// Takes block, latency and reconnect; `rate_hz` and `channels` are what the device is to run at. Throws ConfigError.
+// [control]
 PortAudioOptions take_port_audio_options(Address& address, double rate_hz, std::int64_t channels);
 
 }  // namespace halotap::io

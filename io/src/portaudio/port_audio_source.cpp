@@ -14,12 +14,18 @@ namespace halotap::io {
 namespace {
 
 constexpr double kRateHz = 48000;
+constexpr double kLeastRateHz = 1000;
+constexpr double kMostRateHz = 768000;
+constexpr std::int64_t kMostChannels = 1024;
 
 }  // namespace
 
 std::unique_ptr<Source> open_port_audio_source(Address& address, const SourceRequest& request) {
-  PortAudioOptions options = take_port_audio_options(address, request.rate_hz > 0 ? request.rate_hz : kRateHz,
-                                                     std::max<std::int64_t>(request.channels, 1));
+  const double rate_hz =
+      address.take_number("rate", kLeastRateHz, kMostRateHz).value_or(request.rate_hz > 0 ? request.rate_hz : kRateHz);
+  const std::int64_t channels =
+      address.take_integer("channels", 1, kMostChannels).value_or(std::max<std::int64_t>(request.channels, 1));
+  PortAudioOptions options = take_port_audio_options(address, rate_hz, channels);
   const PortAudioStreamSpec& stream = options.stream;
   // Two blocks at least: one that is being read, one that arrives.
   const std::int64_t ring_frames =

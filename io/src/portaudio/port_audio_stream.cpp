@@ -12,6 +12,7 @@
 #include "halotap/pipeline/errors.hpp"
 #include "in_quotes.hpp"
 #include "live/capture.hpp"
+#include "live/playback.hpp"
 #include "portaudio/port_audio.hpp"
 
 namespace halotap::io {
@@ -83,17 +84,19 @@ class PortAudioStream final : public DeviceStream {
     } else {
       parameters.suggestedLatency = input ? info.defaultHighInputLatency : info.defaultHighOutputLatency;
     }
-    // Neither clips nor adds noise: what the device delivers is what is read.
+    // No noise is added, and an input is not clipped: what the device delivers is what is read. An output of whole
+    // numbers is clipped: without that, what is too loud would wrap around.
+    const PaStreamFlags flags = input ? paClipOff | paDitherOff : paDitherOff;
     const PaError error =
         Pa_OpenStream(&stream_, input ? &parameters : nullptr, input ? nullptr : &parameters, spec.rate_hz,
-                      static_cast<unsigned long>(spec.block_frames), paClipOff | paDitherOff, callback, behind);
-    if (error == paInvalidSampleRate) refuse_rate(spec, info.defaultSampleRate);
+                      static_cast<unsigned long>(spec.block_frames), flags, callback, behind);
+    if (error == paInvalidSampleRate) refuse_rate(spec, direction, info.defaultSampleRate);
     check(error, "cannot be opened");
     const PaStreamInfo* const opened = Pa_GetStreamInfo(stream_);
     if (std::abs(opened->sampleRate / spec.rate_hz - 1) > kSameRate) {
       const double rate_hz = opened->sampleRate;
       Pa_CloseStream(stream_);
-      refuse_rate(spec, rate_hz);
+      refuse_rate(spec, direction, rate_hz);
     }
     latency_frames_ = std::llround((input ? opened->inputLatency : opened->outputLatency) * spec.rate_hz);
   }
@@ -122,10 +125,12 @@ class PortAudioStream final : public DeviceStream {
   std::int64_t latency_frames() const { return latency_frames_; }
 
  private:
-  [[noreturn]] static void refuse_rate(const PortAudioStreamSpec& spec, double has_hz) {
+  [[noreturn]] static void refuse_rate(const PortAudioStreamSpec& spec, Direction direction, double has_hz) {
     const std::string has = std::to_string(std::llround(has_hz));
     throw DeviceError(spec.address + ": the device does not run at " + std::to_string(std::llround(spec.rate_hz)) +
-                      " Hz, but at " + has + " Hz; ?rate=" + has + "&resample=true takes that and converts it");
+                      " Hz, but at " + has + " Hz" +
+                      (direction == Direction::kInput ? "; ?rate=" + has + "&resample=true takes that and converts it"
+                                                      : std::string()));
   }
 
   void check(PaError error, const std::string& what) const {
@@ -161,7 +166,31 @@ class CaptureStream final : public DeviceStream {
   PortAudioStream stream_;
 };
 
+class PlaybackStream final : public DeviceStream {
+ public:
+  PlaybackStream(const PortAudioStreamSpec& spec, std::shared_ptr<Playback> playback)
+      : playback_(std::move(playback)), stream_(spec, Direction::kOutput, on_block, playback_.get()) {}
+
+  void start() override { stream_.start(); }
+  bool is_active() override { return stream_.is_active(); }
+
+ private:
+  static int on_block(const void*, void* output, unsigned long frames, const PaStreamCallbackTimeInfo*,
+                      PaStreamCallbackFlags, void* behind) noexcept HALOTAP_NONBLOCKING {
+    static_cast<Playback*>(behind)->on_block(static_cast<float*>(output), static_cast<std::int64_t>(frames));
+    return paContinue;
+  }
+
+  std::shared_ptr<Playback> playback_;  // outlives the callbacks
+  PortAudioStream stream_;
+};
+
 }  // namespace
+
+std::unique_ptr<DeviceStream> open_playback_stream(const PortAudioStreamSpec& spec,
+                                                   const std::shared_ptr<Playback>& playback) {
+  return std::make_unique<PlaybackStream>(spec, playback);
+}
 
 std::unique_ptr<DeviceStream> open_capture_stream(const PortAudioStreamSpec& spec,
                                                   const std::shared_ptr<Capture>& capture,

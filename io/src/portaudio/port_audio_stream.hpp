@@ -12,6 +12,7 @@
 namespace halotap::io {
 
 class Capture;
+class Playback;
 
 struct PortAudioStreamSpec {
   std::string address;  // for messages
@@ -27,5 +28,9 @@ struct PortAudioStreamSpec {
 std::unique_ptr<DeviceStream> open_capture_stream(const PortAudioStreamSpec& spec,
                                                   const std::shared_ptr<Capture>& capture,
                                                   std::atomic<std::int64_t>& latency_frames);
+
+// Opens a device that plays what `playback` has. Throws likewise.
+std::unique_ptr<DeviceStream> open_playback_stream(const PortAudioStreamSpec& spec,
+                                                   const std::shared_ptr<Playback>& playback);
 
 }  // namespace halotap::io

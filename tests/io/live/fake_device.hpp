@@ -12,6 +12,7 @@
 #include "halotap/pipeline/errors.hpp"
 #include "live/capture.hpp"
 #include "live/device_keeper.hpp"
+#include "live/playback.hpp"
 
 namespace halotap::io {
 
@@ -25,7 +26,8 @@ struct FakeDevice {
   std::atomic<int> times_opened{0};
   std::atomic<int> times_closed{0};
   std::atomic<std::uint64_t> blocks{0};
-  std::shared_ptr<Capture> capture;  // where blocks go; none: they are only counted
+  std::shared_ptr<Capture> capture;    // where blocks go; none: they are only counted
+  std::shared_ptr<Playback> playback;  // where they come from, of an output
   std::int64_t block_frames = 4;
 };
 
@@ -56,7 +58,7 @@ class FakeStream final : public DeviceStream {
 
   void start() override {
     thread_ = std::thread([this] {
-      const std::vector<float> block(static_cast<std::size_t>(device_->block_frames), 1.0F);
+      std::vector<float> block(static_cast<std::size_t>(device_->block_frames), 1.0F);
       while (!stop_) {
         if (device_->delivers) {
           if (device_->capture) {
@@ -64,6 +66,7 @@ class FakeStream final : public DeviceStream {
             device_->capture->on_block(block.data(), device_->block_frames,
                                        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), false);
           }
+          if (device_->playback) device_->playback->on_block(block.data(), device_->block_frames);
           ++device_->blocks;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

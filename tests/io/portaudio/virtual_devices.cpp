@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
@@ -39,22 +40,28 @@ int exit_code(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+// A pipe with a name, open for both directions: neither side waits for the other, and none sees an end.
+int open_pipe(const std::string& path) {
+  if (mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("no fifo");
+  const int pipe = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (pipe < 0 || fcntl(pipe, F_SETPIPE_SZ, kPipeBytes) < kPipeBytes) throw std::runtime_error("no large pipe");
+  return pipe;
+}
+
+void use_configuration(const test::ScratchFolder& folder, const std::string& text) {
+  setenv("ALSA_CONFIG_PATH", folder.write("asound.conf", text).c_str(), 1);
+  setenv("JACK_NO_START_SERVER", "1", 1);
+}
+
 bool is_installed(const std::string& program) { return exit_code(spawn({"sh", "-c", "command -v " + program})) == 0; }
 
 }  // namespace
 
-FedDevice::FedDevice() {
-  const std::string fifo = folder_.file("fifo");
-  if (mkfifo(fifo.c_str(), 0600) != 0) throw std::runtime_error("no fifo");
-  // Open for both directions: neither side waits for the other, and the device never sees an end.
-  pipe_ = open(fifo.c_str(), O_RDWR | O_CLOEXEC);
-  if (pipe_ < 0 || fcntl(pipe_, F_SETPIPE_SZ, kPipeBytes) < kPipeBytes) throw std::runtime_error("no large pipe");
-  const std::string configuration = folder_.write(
-      "asound.conf",
-      "pcm.!default { type null hint.show on }\npcm.fed { type file slave.pcm { type null } file /dev/null infile \"" +
-          fifo + "\" format raw hint { show on description fed } }\n");
-  setenv("ALSA_CONFIG_PATH", configuration.c_str(), 1);
-  setenv("JACK_NO_START_SERVER", "1", 1);
+FedDevice::FedDevice() : pipe_(open_pipe(folder_.file("pipe"))) {
+  use_configuration(folder_,
+                    "pcm.!default { type null hint.show on }\n"
+                    "pcm.fed { type file slave.pcm { type null } file /dev/null infile \"" +
+                        folder_.file("pipe") + "\" format raw hint { show on description fed } }\n");
 }
 
 FedDevice::~FedDevice() {
@@ -80,6 +87,45 @@ void FedDevice::feed(const std::vector<float>& samples) {
       if (poll(&room, 1, 5) == 1 && write(pipe_, zeros.data(), zeros.size()) < 0) std::this_thread::yield();
     }
   });
+}
+
+KeptDevice::KeptDevice() : pipe_(open_pipe(folder_.file("pipe"))) {
+  use_configuration(folder_,
+                    "pcm.!default { type null hint.show on }\npcm.kept { type file slave.pcm { type null } file \"" +
+                        folder_.file("pipe") + "\" format raw hint { show on description kept } }\n");
+  fcntl(pipe_, F_SETFL, fcntl(pipe_, F_GETFL) | O_NONBLOCK);
+  reader_ = std::thread([this] {
+    while (!stop_) {
+      pollfd content{pipe_, POLLIN, 0};
+      if (poll(&content, 1, 5) == 1) read_some();
+    }
+  });
+}
+
+KeptDevice::~KeptDevice() {
+  stop_ = true;
+  if (reader_.joinable()) reader_.join();
+  unsetenv("ALSA_CONFIG_PATH");
+  close(pipe_);
+}
+
+void KeptDevice::read_some() {
+  constexpr std::size_t kMostKept = 1 << 20;
+  std::vector<float> part(1 << 14);
+  const ssize_t bytes = read(pipe_, part.data(), part.size() * sizeof(float));
+  const auto end = part.begin() + (bytes > 0 ? bytes / static_cast<ssize_t>(sizeof(float)) : 0);
+  auto begin = part.begin();
+  if (played_.empty()) begin = std::find_if(begin, end, [](float sample) { return sample != 0; });
+  if (played_.size() < kMostKept) played_.insert(played_.end(), begin, end);
+}
+
+std::vector<float> KeptDevice::played(std::size_t count) {
+  stop_ = true;
+  reader_.join();
+  for (pollfd content{pipe_, POLLIN, 0}; poll(&content, 1, 0) == 1;) read_some();
+  EXPECT_GE(played_.size(), count);
+  played_.resize(count);
+  return played_;
 }
 
 PulseServer::PulseServer() {

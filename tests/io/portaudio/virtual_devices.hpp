@@ -34,6 +34,27 @@ class FedDevice {
   std::thread zeros_;
 };
 
+// Likewise, with a device `kept` that plays into a pipe, as fast as that is read.
+class KeptDevice {
+ public:
+  KeptDevice();
+  ~KeptDevice();
+  KeptDevice(const KeptDevice&) = delete;
+  KeptDevice& operator=(const KeptDevice&) = delete;
+
+  // What has been played since the first sample that was not 0, `count` of them. After the device was closed.
+  std::vector<float> played(std::size_t count);
+
+ private:
+  void read_some();
+
+  test::ScratchFolder folder_;
+  int pipe_ = -1;
+  std::vector<float> played_;
+  std::atomic<bool> stop_{false};
+  std::thread reader_;
+};
+
 // A PulseAudio server of its own with a null sink `ci` of two channels at 48 kHz; its monitor is what `pulse` records.
 class PulseServer {
  public:

@@ -45,8 +45,9 @@ struct SessionReport {
 // A live source sets its own pace. When its device fails, the session ends as at a stop, finishes the sinks and then
 // throws what the source threw: hours of results are not lost with a plug.
 //
-// Throws ConfigError when the source has other streams or channels than the pipeline, or a speed is not positive, is
-// given for a live source or for one without a rate, DeviceError when the device under the engine stops computing, and
+// Throws ConfigError when the source has other streams or channels than the pipeline, a speed is not positive, is given
+// for a source without a rate or where a device sets the pace, or source and sink are two devices, whose clocks drift
+// apart; DeviceError when the device under the engine stops computing, and
 // whatever sources and sinks throw. No sink is finished before all have taken every frame, so nothing is then left
 // under a sink's final name once the sinks are destroyed; only a sink that fails to finish leaves those before it,
 // which are whole. [control]
