@@ -12,6 +12,8 @@
 
 #include "expect_error.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "live/fake_device.hpp"
+#include "live/live_source.hpp"
 #include "live/scripted_source.hpp"
 
 namespace halotap::io {
@@ -397,6 +399,27 @@ TEST(Session, KeepsWhatCameBeforeTheDeviceFailed) {
                                       {"the microphone was pulled out"});
   EXPECT_TRUE(recordings[0].finished);
   EXPECT_EQ(recordings[0].samples.size(), 100U);
+}
+
+// Under ThreadSanitizer: the device's thread, the keeper's and the session's, begun and ended again and again.
+TEST(Session, StartsAndStopsOverALiveDeviceManyTimesInARow) {
+  for (int i = 0; i < 30; ++i) {
+    const auto device = std::make_shared<FakeDevice>();
+    device->capture = std::make_shared<Capture>(1, 4000, 64);
+    SourceInfo info;
+    info.channels = 1;
+    info.rate_hz = 4000;
+    info.is_live = true;
+    LiveSource source(info, device->capture, std::make_unique<DeviceKeeper>(fake_keeper(device)), "fake",
+                      std::chrono::milliseconds(1));
+    pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(3));
+    std::vector<Recording> recordings(1);
+    SessionSpec spec;
+    spec.max_frames = i % 8;
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    EXPECT_EQ(report.frames_in, i % 8);
+    EXPECT_EQ(report.frames_out, i % 8);
+  }
 }
 
 TEST(Session, RefusesToPaceALiveSource) {

@@ -144,14 +144,13 @@ void DeviceKeeper::Shared::run() {
 DeviceKeeper::DeviceKeeper(DeviceKeeperSpec spec) : shared_(std::make_shared<Shared>(std::move(spec))) {
   std::thread([shared = shared_] { shared->run(); }).detach();
   std::unique_lock lock(shared_->mutex);
-  // Opening and starting: two calls.
-  const bool answered = shared_->changed.wait_for(lock, 2 * shared_->spec.hang_limit,
+  const bool answered = shared_->changed.wait_for(lock, shared_->spec.open_limit,
                                                   [this] { return shared_->started || !shared_->failure.empty(); });
   if (answered && shared_->failure.empty()) return;
   shared_->stop_asked = true;
-  const std::string reason = answered ? shared_->failure
-                                      : shared_->spec.name + ": the device has not opened within " +
-                                            seconds_text(2 * shared_->spec.hang_limit);
+  const std::string reason =
+      answered ? shared_->failure
+               : shared_->spec.name + ": the device has not opened within " + seconds_text(shared_->spec.open_limit);
   if (answered) {
     shared_->changed.wait_for(lock, shared_->spec.hang_limit, [this] { return shared_->ended; });
   }
@@ -162,7 +161,9 @@ DeviceKeeper::~DeviceKeeper() {
   std::unique_lock lock(shared_->mutex);
   shared_->stop_asked = true;
   shared_->changed.notify_all();
-  shared_->changed.wait_for(lock, shared_->spec.hang_limit, [this] { return shared_->ended; });
+  // One that has hung for a while already is given the rest of its time.
+  const Clock::time_point began = shared_->is_calling ? shared_->call_began : Clock::now();
+  shared_->changed.wait_until(lock, began + shared_->spec.hang_limit, [this] { return shared_->ended; });
 }
 
 std::string DeviceKeeper::failure() const {

@@ -29,9 +29,12 @@ struct DeviceKeeperSpec {
   std::function<void()> on_reopen = [] {};  // before the device starts anew; no callback runs
   std::function<void(const std::string&)>
       on_note;  // one line about what happened, from the keeper's thread; may not call the keeper
-  std::chrono::nanoseconds quiet_limit{};                         // no callback for so long: lost
-  std::chrono::nanoseconds first_quiet_limit{};                   // the same until the first callback
-  std::chrono::nanoseconds hang_limit = std::chrono::seconds(2);  // a call that takes longer hangs
+  std::chrono::nanoseconds quiet_limit{};        // no callback for so long: lost
+  std::chrono::nanoseconds first_quiet_limit{};  // the same until the first callback
+  // A call that takes longer hangs. With what else a program does at its end that makes less than 2 s.
+  std::chrono::nanoseconds hang_limit = std::chrono::milliseconds(1500);
+  std::chrono::nanoseconds open_limit =
+      std::chrono::seconds(10);  // to open and start: a sound server may start with it
   std::chrono::nanoseconds first_pause = std::chrono::milliseconds(100);
   std::chrono::nanoseconds longest_pause = std::chrono::seconds(5);
   std::chrono::nanoseconds give_up{};  // tries to open a lost device for so long

@@ -39,8 +39,7 @@ void LiveSink::write(const float* samples, std::int64_t frames) {
     frames -= written;
     if (frames == 0) return;
     if (stop_asked()) {
-      // Nobody waits for a loudspeaker to end a run.
-      if (spec_.on_note) spec_.on_note(spec_.name + ": " + std::to_string(frames) + " frames not played: stopped");
+      frames_unplayed_ += frames;  // nobody waits for a loudspeaker to end a run
       return;
     }
     check_device();
@@ -53,6 +52,10 @@ void LiveSink::finish() {
   while (playback_->waiting_frames() > 0 && !stop_asked()) {
     check_device();
     std::this_thread::sleep_for(pause_);
+  }
+  frames_unplayed_ += playback_->waiting_frames();
+  if (frames_unplayed_ > 0 && spec_.on_note) {
+    spec_.on_note(spec_.name + ": stopped before " + std::to_string(frames_unplayed_) + " frames were played");
   }
   if (const std::uint64_t silent = playback_->counters().frames_silent; silent > 0 && spec_.on_note) {
     spec_.on_note(spec_.name + ": underrun: silence was played for " + std::to_string(silent) + " frames");

@@ -30,7 +30,8 @@ class LiveSink final : public Sink {
   bool sets_pace() const override { return true; }
   // Throws DeviceError when the device is gone for good.
   void write(const float* samples, std::int64_t frames) override;
-  // Waits until all has been played, unless stopped; says how much silence was played for want of frames.
+  // Waits until all has been played, unless stopped; says how many frames were not, and how much silence was played for
+  // want of frames.
   void finish() override;
 
  private:
@@ -41,6 +42,7 @@ class LiveSink final : public Sink {
   std::shared_ptr<Playback> playback_;
   std::unique_ptr<DeviceKeeper> keeper_;
   std::chrono::nanoseconds pause_;
+  std::int64_t frames_unplayed_ = 0;
 };
 
 }  // namespace halotap::io

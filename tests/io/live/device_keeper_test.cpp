@@ -108,7 +108,7 @@ TEST(DeviceKeeper, LeavesADeviceBehindThatHangsOnOpen) {
   const auto device = std::make_shared<FakeDevice>();
   device->hangs_on_open = true;
   DeviceKeeperSpec spec = fake_keeper(device);
-  spec.hang_limit = 20ms;
+  spec.open_limit = 40ms;
   expect_error<DeviceError>([&] { DeviceKeeper keeper(std::move(spec)); }, {"fake", "not opened within 40 ms"});
   device->hangs_on_open = false;
   EXPECT_TRUE(comes_true([&] { return device->times_closed == 1; }));
