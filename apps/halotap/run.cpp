@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "halotap/io/endpoint.hpp"
+#include "halotap/io/recorder.hpp"
 #include "halotap/io/session.hpp"
 #include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/model.hpp"
@@ -61,7 +62,9 @@ ExitCode run(const RunOptions& options) {
   const pipeline::Model model = pipeline::load_model(config.model_file);
   std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
   for (const auto& file : model.files) inputs.push_back(file.string());
-  io::refuse_overwriting(inputs, config.sink_uris);
+  std::vector<std::string> outputs = config.sink_uris;
+  if (!config.record_file.empty()) outputs.push_back(io::file_address("wav", config.record_file));
+  io::refuse_overwriting(inputs, outputs);
 
   const std::unique_ptr<io::Source> source = open_source(config, model);
   const io::SourceInfo& info = source->info();
@@ -82,6 +85,10 @@ ExitCode run(const RunOptions& options) {
   pipeline_spec.chunks.max_frames = config.chunk_frames;
   pipeline_spec.ring_capacity_frames = frames_in(config.ring_capacity_ms / 1e3, info.rate_hz);
   pipeline::Pipeline pipeline(model, pipeline_spec);
+
+  std::unique_ptr<io::Recorder> recorder;
+  if (!config.record_file.empty()) recorder = std::make_unique<io::Recorder>(config.record_file, info);
+  spec.recorder = recorder.get();
 
   std::vector<std::unique_ptr<io::Sink>> sinks;
   for (const std::string& sink : config.sink_uris) {

@@ -62,6 +62,10 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["source_latency_frames"] = *summary.source_latency_frames;
     json["source_latency_ms"] = static_cast<double>(*summary.source_latency_frames) / summary.rate_hz * 1e3;
   }
+  if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
+    json["recording"] = {
+        {"frames", recording.frames_written}, {"frames_dropped", recording.frames_dropped}, {"files", recording.files}};
+  }
   json["device"] = summary.processed.device;
   json["precision"] = pipeline::to_string(summary.precision);
   json["sinks"] = summary.sinks;
@@ -111,6 +115,11 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     out << "source     " << report.gaps << (report.gaps == 1 ? " gap" : " gaps") << ", about "
         << report.missing.frames_lost << " frames never came; latency " << *summary.source_latency_frames << " frames ("
         << milliseconds(*summary.source_latency_frames) << "), as the device states it\n";
+  }
+  if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
+    out << "recording  " << recording.frames_written << " frames, " << recording.frames_dropped << " dropped, in";
+    for (const std::string& file : recording.files) out << ' ' << file;
+    out << '\n';
   }
   out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';
   for (std::size_t i = 0; i < summary.sinks.size(); ++i) {

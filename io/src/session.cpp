@@ -53,6 +53,9 @@ class Session {
     for (const auto& sink : sinks_) {
       sink->finish();
     }
+    if (spec_.recorder != nullptr) {
+      report_.recording = spec_.recorder->finish();
+    }
     show_progress(0);
     if (source_failure_) {
       std::rethrow_exception(source_failure_);
@@ -95,6 +98,9 @@ class Session {
       feed(got);
       if (const Gap gap = source_.take_gap(); gap.exists()) {
         drain();
+        if (spec_.recorder != nullptr) {
+          spec_.recorder->begin_next();
+        }
         ++report_.gaps;
         report_.missing += gap;
         if (spec_.on_gap) spec_.on_gap(gap, report_.frames_in);
@@ -169,6 +175,9 @@ class Session {
     for (std::int64_t pushed = 0; pushed < frames && !stop_asked();) {
       // The steps below leave less than a chunk in a ring that holds at least one: there is always room.
       const std::int64_t piece = std::min(frames - pushed, pipeline_.writable_frames());
+      if (spec_.recorder != nullptr) {
+        spec_.recorder->push(block_.data() + pushed * frame_samples_, piece);
+      }
       pushed += pipeline_.push(block_.data() + pushed * frame_samples_, piece);
       report_.frames_in += piece;
       for (;;) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "halotap/io/recorder.hpp"
 #include "halotap/io/sink.hpp"
 #include "halotap/io/source.hpp"
 #include "halotap/pipeline/latency.hpp"
@@ -23,6 +24,7 @@ struct SessionSpec {
   std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
   // A gap of a live source, in front of the input frame of that number.
   std::function<void(const Gap&, std::int64_t)> on_gap;
+  Recorder* recorder = nullptr;  // gets the input too; finished with the sinks
 };
 
 struct SessionReport {
@@ -31,6 +33,7 @@ struct SessionReport {
   bool stopped = false;         // ended by `stop`
   std::int64_t gaps = 0;        // of a live source, and what was missing there, all together
   Gap missing;
+  RecorderCounters recording;
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
   pipeline::RingCounters ring;

@@ -23,6 +23,7 @@ struct PipelineConfig {
   double ring_capacity_ms = 500;   // milliseconds, > 0, at most an hour
   OnFull on_full = OnFull::kDropNewest;
   std::vector<std::string> sink_uris;  // 1 to 64
+  std::string record_file;             // where the input is kept; empty: nowhere
 };
 
 // Reads a pipeline file. `overrides` are `key=value` with dotted keys ("model.backend=cpu", "chunk_frames=8"), applied
