@@ -94,8 +94,7 @@ TEST(PipelineConfig, RefusesOtherFormats) {
 TEST(PipelineConfig, RefusesUnknownKeys) {
   EXPECT_EQ(refused(std::string(kShort) + "latency: {budget_ms: 20}\n"),
             "p.yaml:5:1: key 'latency': expected one of format, source, model, chunk_frames, ring, sinks, record, got "
-            "an unknown "
-            "key");
+            "an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: in.wav", "uri: in.wav, rate: 1")),
             "p.yaml:2:23: key 'source.rate': expected one of uri, got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: out.npy", "uri: out.npy, url: x")),

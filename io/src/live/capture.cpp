@@ -5,7 +5,7 @@
 namespace halotap::io {
 
 Capture::Capture(std::int64_t channels, double rate_hz, std::int64_t ring_capacity_frames)
-    : ring_(channels, ring_capacity_frames), channels_(channels), clock_(rate_hz) {}
+    : ring_(channels, ring_capacity_frames), clock_(rate_hz) {}
 
 void Capture::wait_with(const Gap& gap, std::int64_t at_frame) noexcept HALOTAP_NONBLOCKING {
   if (!waiting_.gap.exists()) waiting_.at_frame = at_frame;

@@ -51,7 +51,6 @@ class Capture {
   void wait_with(const Gap& gap, std::int64_t at_frame) noexcept HALOTAP_NONBLOCKING;
 
   pipeline::Ring ring_;
-  const std::int64_t channels_;
   CaptureClock clock_;
   CaptureCounters counters_;  // the producer's own copy
   pipeline::Published<CaptureCounters> published_;
