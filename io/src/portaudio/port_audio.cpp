@@ -32,8 +32,8 @@ Function find(const char* name) {
 }
 
 SetAlsaHandler set_alsa_handler() {
-  static const auto function = find<SetAlsaHandler>("snd_lib_error_set_local");
-  return function;
+  static const auto kFunction = find<SetAlsaHandler>("snd_lib_error_set_local");
+  return kFunction;
 }
 
 void silence_jack() {

@@ -20,7 +20,8 @@ class Producer {
   void deliver(std::int64_t frames) {
     block_.resize(static_cast<std::size_t>(frames * channels_));
     for (std::int64_t i = 0; i < frames * channels_; ++i) {
-      block_[static_cast<std::size_t>(i)] = static_cast<float>((made_ + i / channels_) * 10 + i % channels_);
+      const std::int64_t number = made_ + i / channels_;
+      block_[static_cast<std::size_t>(i)] = static_cast<float>(number * 10 + i % channels_);
     }
     made_ += frames;
     capture_.on_block(block_.data(), frames, now_ns(), false);
