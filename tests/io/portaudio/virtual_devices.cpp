@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ pid_t spawn(const std::vector<std::string>& words) {
   argv.push_back(nullptr);
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that crashes leaves no server behind
     const int nowhere = open("/dev/null", O_RDWR);
     for (const int descriptor : {0, 1, 2}) dup2(nowhere, descriptor);
     execvp(argv.front(), argv.data());
