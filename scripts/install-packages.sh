@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs with apt what is missing of the packages that the named groups need; runs nothing when all are there.
 #
-#   scripts/install-packages.sh build [demo] [sanitizers] [lint] [peers]
+#   scripts/install-packages.sh build [demo] [sanitizers] [lint] [peers] [sound]
 #
 # The names exist in Debian 12 and in Ubuntu 24.04. Needs root or sudo only when something is missing.
 # HALOTAP_NO_INSTALL=1 skips it all.
@@ -9,9 +9,11 @@ set -euo pipefail
 
 build=(build-essential cmake ninja-build pkg-config python3
   libhwy-dev libyaml-cpp-dev libeigen3-dev libboost-dev nlohmann-json3-dev libcli11-dev
-  libsndfile1-dev libsoxr-dev libzip-dev libcairo2-dev fonts-dejavu-core libgtest-dev)
+  libsndfile1-dev libsoxr-dev libzip-dev libcairo2-dev portaudio19-dev fonts-dejavu-core libgtest-dev)
 # Both bring recordings under /usr/share/sounds.
 demo=(alsa-utils sound-theme-freedesktop)
+# The tests' sound server; without it they skip what needs one. Takes the place of pipewire-alsa: not for a desktop.
+sound=(pulseaudio pulseaudio-utils libasound2-plugins)
 # The environment that other runtimes are installed in.
 peers=(python3-venv)
 # The version is fixed where its findings or its formatting would differ from one to the next.
@@ -81,9 +83,10 @@ collect_wanted() {
       build) wanted+=("${build[@]}") ;;
       demo) wanted+=("${demo[@]}") ;;
       lint) wanted+=("${lint[@]}") ;;
+      sound) wanted+=("${sound[@]}") ;;
       peers) wanted+=("${peers[@]}") ;;
       sanitizers) read -ra clang < <(clang_packages); wanted+=("${clang[@]}") ;;
-      *) say "unknown group '$group': expected build, demo, lint, peers or sanitizers"; exit 2 ;;
+      *) say "unknown group '$group': expected build, demo, lint, peers, sanitizers or sound"; exit 2 ;;
     esac
   done
 }

@@ -15,6 +15,7 @@
 #include "bench.hpp"
 #include "build_info.hpp"
 #include "command.hpp"
+#include "devices.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "inspect.hpp"
 #include "interrupt.hpp"
@@ -71,6 +72,7 @@ ExitCode run_command_line(int argc, char** argv) {
   add_inspect(app, chosen);
   add_run(app, chosen);
   add_bench(app, chosen);
+  add_devices(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

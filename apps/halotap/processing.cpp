@@ -203,7 +203,11 @@ Subject load_subject(ProcessingOptions& options) {
 }
 
 std::unique_ptr<io::Source> open_input(const ProcessingOptions& options, const pipeline::Model& model) {
-  return io::open_source(options.input, {model.stack->in_channels(), model.input_channels, model.frame_rate_hz});
+  auto source = io::open_source(options.input, {model.stack->in_channels(), model.input_channels, model.frame_rate_hz});
+  if (source->info().is_live) {
+    throw pipeline::ConfigError(options.input + ": expected a recording, got a live source; 'halotap run' takes those");
+  }
+  return source;
 }
 
 Processed process_recording(io::Source& source, const Subject& subject, const ProcessingOptions& options,

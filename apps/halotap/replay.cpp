@@ -8,6 +8,7 @@
 
 #include "halotap/io/endpoint.hpp"
 #include "interrupt.hpp"
+#include "message.hpp"
 #include "option_values.hpp"
 #include "processing.hpp"
 #include "progress_bar.hpp"
@@ -38,7 +39,9 @@ ExitCode replay(ReplayOptions options) {
   const std::unique_ptr<io::Source> source = open_input(options.processing, subject.model);
   const io::SourceInfo& info = source->info();
   std::vector<std::unique_ptr<io::Sink>> sinks;
-  const auto open_sinks = [&](const io::SinkSpec& spec) -> const std::vector<std::unique_ptr<io::Sink>>& {
+  const auto open_sinks = [&](io::SinkSpec spec) -> const std::vector<std::unique_ptr<io::Sink>>& {
+    spec.stop = stop;
+    spec.on_note = [](const std::string& note) { say(note); };
     for (const std::string& output : outputs) sinks.push_back(io::open_sink(output, spec));
     return sinks;
   };

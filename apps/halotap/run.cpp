@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "halotap/io/endpoint.hpp"
+#include "halotap/io/recorder.hpp"
 #include "halotap/io/session.hpp"
 #include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 #include "interrupt.hpp"
+#include "message.hpp"
 #include "option_values.hpp"
 #include "processing.hpp"
 #include "progress_bar.hpp"
@@ -34,21 +36,42 @@ std::int64_t frames_in(double seconds, double rate_hz) {
   return static_cast<std::int64_t>(std::clamp(std::ceil(seconds * rate_hz), 1.0, 1e15));
 }
 
+// A machine without a microphone can still run the pipeline.
+std::unique_ptr<io::Source> open_source(const pipeline::PipelineConfig& config, const pipeline::Model& model) {
+  io::SourceRequest request{model.stack->in_channels(), model.input_channels, model.frame_rate_hz};
+  request.ring_capacity_ms = config.ring_capacity_ms;
+  request.on_note = [](const std::string& note) { say(note); };
+  try {
+    return io::open_source(config.source_uri, request);
+  } catch (const pipeline::DeviceError& error) {
+    throw pipeline::DeviceError(std::string(error.what()) + "; to run a recording instead: --set source.uri=FILE.wav");
+  }
+}
+
+std::string describe_gap(const io::Gap& gap, std::int64_t frame) {
+  std::string text = "gap in front of frame " + std::to_string(frame) + ":";
+  if (gap.frames_lost > 0) text += " about " + std::to_string(gap.frames_lost) + " frames never came;";
+  if (gap.frames_dropped > 0) text += " " + std::to_string(gap.frames_dropped) + " frames dropped, the ring was full;";
+  if (gap.is_reopening) text += " the device was opened anew;";
+  return text + " the stream begins again";
+}
+
 ExitCode run(const RunOptions& options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
   const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
   const pipeline::Model model = pipeline::load_model(config.model_file);
   std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
   for (const auto& file : model.files) inputs.push_back(file.string());
-  io::refuse_overwriting(inputs, config.sink_uris);
+  std::vector<std::string> outputs = config.sink_uris;
+  if (!config.record_file.empty()) outputs.push_back(io::file_address("wav", config.record_file));
+  io::refuse_overwriting(inputs, outputs);
 
-  const std::unique_ptr<io::Source> source =
-      io::open_source(config.source_uri, {model.stack->in_channels(), model.input_channels, model.frame_rate_hz});
+  const std::unique_ptr<io::Source> source = open_source(config, model);
   const io::SourceInfo& info = source->info();
 
   io::SessionSpec spec;
-  spec.speed = 1.0;  // no endpoint of this build has a clock of its own
   spec.stop = stop;
+  spec.on_gap = [](const io::Gap& gap, std::int64_t frame) { say(describe_gap(gap, frame)); };
   std::int64_t frames = info.frames;
   if (options.duration) {
     spec.max_frames = frames_in(options.duration->count(), info.rate_hz);
@@ -64,13 +87,23 @@ ExitCode run(const RunOptions& options) {
   pipeline_spec.stages = config.stages;
   pipeline::Pipeline pipeline(model, pipeline_spec);
 
+  std::unique_ptr<io::Recorder> recorder;
+  if (!config.record_file.empty()) recorder = std::make_unique<io::Recorder>(config.record_file, info);
+  spec.recorder = recorder.get();
+
   const pipeline::StageFormat& output = pipeline.output();
   const std::int64_t output_frames = frames < 0 ? frames : pipeline.output_frames(frames);
+  io::SinkSpec sink_spec{info.streams,         output.channels,  output.rate_hz,       output_frames,
+                         output.channel_names, info.arrangement, pipeline.has_events()};
+  sink_spec.stop = stop;
+  sink_spec.on_note = [](const std::string& note) { say(note); };
   std::vector<std::unique_ptr<io::Sink>> sinks;
   for (const std::string& sink : config.sink_uris) {
-    sinks.push_back(io::open_sink(sink, {info.streams, output.channels, output.rate_hz, output_frames,
-                                         output.channel_names, info.arrangement, pipeline.has_events()}));
+    sinks.push_back(io::open_sink(sink, sink_spec));
   }
+  const bool device_sets_pace =
+      info.is_live || std::any_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->sets_pace(); });
+  if (!device_sets_pace) spec.speed = 1.0;
 
   SessionSummary summary;
   {
@@ -84,6 +117,7 @@ ExitCode run(const RunOptions& options) {
   for (const pipeline::StageEntry& stage : config.stages) summary.stages.push_back(stage.name);
   summary.streams = info.streams;
   summary.rate_hz = info.rate_hz;
+  if (info.is_live) summary.source_latency_frames = info.latency_frames;
   summary.chunk_frames = config.chunk_frames;
   summary.precision = config.precision;
   summary.sinks = config.sink_uris;

@@ -46,6 +46,11 @@ std::string text_of(const std::string& name, const pipeline::StageCounters& coun
   return text;
 }
 
+// A session's own ring never overflows; a live source's does when the session is too slow.
+std::int64_t frames_dropped(const io::SessionReport& report) {
+  return static_cast<std::int64_t>(report.ring.frames_dropped_overrun) + report.missing.frames_dropped;
+}
+
 void print_json(std::ostream& out, const SessionSummary& summary) {
   const io::SessionReport& report = summary.processed.report;
   const double duration_s = static_cast<double>(report.frames_in) / summary.rate_hz;
@@ -56,7 +61,7 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   ordered_json json;
   json["frames"] = report.frames_in;
   json["frames_out"] = report.frames_out;
-  json["frames_dropped"] = report.ring.frames_dropped_overrun;
+  json["frames_dropped"] = frames_dropped(report);
   json["streams"] = summary.streams;
   json["rate_hz"] = summary.rate_hz;
   json["duration_s"] = duration_s;
@@ -79,6 +84,16 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["algorithmic_latency_frames"] = latency_frames;
     json["algorithmic_latency_ms"] = static_cast<double>(latency_frames) / summary.rate_hz * 1e3;
   }
+  if (summary.source_latency_frames) {
+    json["gaps"] = report.gaps;
+    json["frames_lost"] = report.missing.frames_lost;
+    json["source_latency_frames"] = *summary.source_latency_frames;
+    json["source_latency_ms"] = static_cast<double>(*summary.source_latency_frames) / summary.rate_hz * 1e3;
+  }
+  if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
+    json["recording"] = {
+        {"frames", recording.frames_written}, {"frames_dropped", recording.frames_dropped}, {"files", recording.files}};
+  }
   json["device"] = summary.processed.device;
   json["precision"] = pipeline::to_string(summary.precision);
   json["stages"] = ordered_json::array();
@@ -97,9 +112,9 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     return format_number(static_cast<double>(frames) / summary.rate_hz * 1e3) + " ms";
   };
 
-  out << "frames     " << report.frames_in << " in, " << report.frames_out << " out, "
-      << report.ring.frames_dropped_overrun << " dropped in each stream (" << format_number(duration_s) << " s at "
-      << format_number(summary.rate_hz, 9) << " Hz)\n";
+  out << "frames     " << report.frames_in << " in, " << report.frames_out << " out, " << frames_dropped(report)
+      << " dropped in each stream (" << format_number(duration_s) << " s at " << format_number(summary.rate_hz, 9)
+      << " Hz)\n";
   out << "streams    " << summary.streams << '\n';
   if (report.frames_in > 0) {
     out << "real time  factor " << format_number(elapsed_s / duration_s, 3) << ": "
@@ -128,6 +143,16 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     out << "algorithmic " << latency_frames << " frames (" << milliseconds(latency_frames) << "): chunk of "
         << summary.chunk_frames << " frames, lookahead " << summary.processed.lookahead_frames;
     if (!summary.stages.empty()) out << ", stages " << stage_latency_frames(summary);
+    out << '\n';
+  }
+  if (summary.source_latency_frames) {
+    out << "source     " << report.gaps << (report.gaps == 1 ? " gap" : " gaps") << ", about "
+        << report.missing.frames_lost << " frames never came; latency " << *summary.source_latency_frames << " frames ("
+        << milliseconds(*summary.source_latency_frames) << "), as the device states it\n";
+  }
+  if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
+    out << "recording  " << recording.frames_written << " frames, " << recording.frames_dropped << " dropped, in";
+    for (const std::string& file : recording.files) out << ' ' << file;
     out << '\n';
   }
   out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';

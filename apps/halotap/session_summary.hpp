@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,9 @@ namespace halotap::apps {
 
 struct SessionSummary {
   std::int64_t streams = 1;
-  double rate_hz = 0;             // > 0
-  std::int64_t chunk_frames = 0;  // the longest chunk; 0: offline
+  double rate_hz = 0;                                                // > 0
+  std::int64_t chunk_frames = 0;                                     // the longest chunk; 0: offline
+  std::optional<std::int64_t> source_latency_frames = std::nullopt;  // of a live source
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::vector<std::string> stages;  // names, one for each of the report's counters
   std::vector<std::string> sinks;   // addresses

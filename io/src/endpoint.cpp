@@ -28,6 +28,10 @@
 #ifdef HALOTAP_HAVE_PLOT
 #include "png/png_sink.hpp"
 #endif
+#ifdef HALOTAP_HAVE_PORTAUDIO
+#include "portaudio/port_audio_sink.hpp"
+#include "portaudio/port_audio_source.hpp"
+#endif
 #ifdef HALOTAP_HAVE_SNDFILE
 #include "sndfile/sndfile_sink.hpp"
 #include "sndfile/sndfile_source.hpp"
@@ -71,6 +75,13 @@ constexpr OpenSink kOpenNpzSink = open_npz_sink;
 constexpr OpenSource kOpenNpzSource = nullptr;
 constexpr OpenSink kOpenNpzSink = nullptr;
 #endif
+#ifdef HALOTAP_HAVE_PORTAUDIO
+constexpr OpenSource kOpenDeviceSource = open_port_audio_source;
+constexpr OpenSink kOpenDeviceSink = open_port_audio_sink;
+#else
+constexpr OpenSource kOpenDeviceSource = nullptr;
+constexpr OpenSink kOpenDeviceSink = nullptr;
+#endif
 #ifdef HALOTAP_HAVE_JSON
 constexpr OpenSink kOpenJsonlSink = open_jsonl_sink;
 #else
@@ -85,6 +96,7 @@ constexpr OpenSink kOpenPngSink = nullptr;
 constexpr std::string_view kNoAudio = "audio file support (libsndfile)";
 constexpr std::string_view kNoArchives = ".npz support (libzip)";
 constexpr std::string_view kNoPictures = "picture support (cairo and nlohmann_json)";
+constexpr std::string_view kNoDevices = "sound device support (PortAudio)";
 constexpr std::string_view kNoJson = "JSON support (nlohmann_json)";
 
 constexpr std::array kSources = {
@@ -97,6 +109,8 @@ constexpr std::array kSources = {
     Endpoint<OpenSource>{"synth", open_synth_source, "",
                          "rate, channels, streams, frames, seconds, seed, amplitude, hz, from_hz, to_hz, resample",
                          false},
+    Endpoint<OpenSource>{"portaudio", kOpenDeviceSource, kNoDevices,
+                         "rate, channels, block, latency, reconnect, resample", false},
 };
 
 constexpr std::array kSinks = {
@@ -105,6 +119,7 @@ constexpr std::array kSinks = {
     Endpoint<OpenSink>{"csv", open_csv_sink, "", "delimiter", true, true},
     Endpoint<OpenSink>{"jsonl", kOpenJsonlSink, kNoJson, "lines", true, true},
     Endpoint<OpenSink>{"wav", kOpenAudioSink, kNoAudio, ""},
+    Endpoint<OpenSink>{"portaudio", kOpenDeviceSink, kNoDevices, "block, latency, reconnect", false},
     Endpoint<OpenSink>{"png", kOpenPngSink, kNoPictures, ""},
 };
 

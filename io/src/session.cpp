@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <exception>
 #include <string>
 #include <thread>
 
@@ -41,32 +42,24 @@ class Session {
   }
 
   SessionReport run() {
-    while (!stop_asked()) {
-      const std::int64_t asked =
-          spec_.max_frames < 0 ? block_frames_ : std::min(block_frames_, spec_.max_frames - report_.frames_in);
-      const std::int64_t got = asked > 0 ? source_.read(block_.data(), asked) : 0;
-      if (got == 0 || !wait_until_made(report_.frames_in + got)) {
-        break;
-      }
-      feed(got);
-      show_progress(kProgressSeconds);
-      if (got < asked) {
-        break;
-      }
+    if (source_.info().is_live) {
+      run_live();
+    } else {
+      run_recording();
     }
     report_.stopped = stop_asked();
-    for (;;) {
-      const pipeline::Pipeline::Step step = pipeline_.drain();
-      write(step);
-      if (step.frames_in == 0 && step.frames_out == 0) {
-        break;
-      }
-    }
+    drain();
     // All frames are written before any sink is finished: whatever fails until here leaves no output under its name.
     for (const auto& sink : sinks_) {
       sink->finish();
     }
+    if (spec_.recorder != nullptr) {
+      report_.recording = spec_.recorder->finish();
+    }
     show_progress(0);
+    if (source_failure_) {
+      std::rethrow_exception(source_failure_);
+    }
     report_.elapsed = Clock::now() - start_;
     report_.ring = pipeline_.ring_counters();
     report_.engine = pipeline_.engine().counters();
@@ -77,6 +70,58 @@ class Session {
   }
 
  private:
+  std::int64_t frames_to_ask() const {
+    return spec_.max_frames < 0 ? block_frames_ : std::min(block_frames_, spec_.max_frames - report_.frames_in);
+  }
+
+  void run_recording() {
+    while (!stop_asked()) {
+      const std::int64_t asked = frames_to_ask();
+      const std::int64_t got = asked > 0 ? source_.read(block_.data(), asked) : 0;
+      if (got == 0 || !wait_until_made(report_.frames_in + got)) {
+        return;
+      }
+      feed(got);
+      show_progress(kProgressSeconds);
+      if (got < asked) {
+        return;
+      }
+    }
+  }
+
+  void run_live() {
+    while (!stop_asked() && frames_to_ask() > 0) {
+      std::int64_t got = 0;
+      try {
+        got = source_.read(block_.data(), frames_to_ask());
+      } catch (const pipeline::DeviceError&) {
+        source_failure_ = std::current_exception();
+        return;
+      }
+      feed(got);
+      if (const Gap gap = source_.take_gap(); gap.exists()) {
+        drain();
+        if (spec_.recorder != nullptr) {
+          spec_.recorder->begin_next();
+        }
+        ++report_.gaps;
+        report_.missing += gap;
+        if (spec_.on_gap) spec_.on_gap(gap, report_.frames_in);
+      }
+      show_progress(kProgressSeconds);
+    }
+  }
+
+  void drain() {
+    for (;;) {
+      const pipeline::Pipeline::Step step = pipeline_.drain();
+      write(step);
+      if (step.frames_in == 0 && step.frames_out == 0) {
+        return;
+      }
+    }
+  }
+
   void check(const SourceInfo& info) const {
     const std::int64_t channels = pipeline_.engine().in_channels();
     if (info.channels != channels) {
@@ -90,6 +135,15 @@ class Session {
     }
     if (spec_.speed && !(*spec_.speed > 0 && std::isfinite(*spec_.speed))) {
       throw ConfigError("speed: expected a positive number, got " + std::to_string(*spec_.speed));
+    }
+    const bool sink_sets_pace =
+        std::any_of(sinks_.begin(), sinks_.end(), [](const auto& sink) { return sink->sets_pace(); });
+    if (spec_.speed && (info.is_live || sink_sets_pace)) {
+      throw ConfigError(std::string("speed: a live ") + (info.is_live ? "source" : "sink") + " sets its own");
+    }
+    if (info.is_live && sink_sets_pace) {
+      throw ConfigError(
+          "a live source and a sound device as sink run on two clocks, which drift apart; write to a file instead");
     }
     if (spec_.speed && !(info.rate_hz > 0)) {
       throw ConfigError("speed: expected a source with a rate, got one without");
@@ -124,6 +178,9 @@ class Session {
     for (std::int64_t pushed = 0; pushed < frames && !stop_asked();) {
       // The steps below leave less than a chunk in a ring that holds at least one: there is always room.
       const std::int64_t piece = std::min(frames - pushed, pipeline_.writable_frames());
+      if (spec_.recorder != nullptr) {
+        spec_.recorder->push(block_.data() + pushed * frame_samples_, piece);
+      }
       pushed += pipeline_.push(block_.data() + pushed * frame_samples_, piece);
       report_.frames_in += piece;
       for (;;) {
@@ -184,6 +241,7 @@ class Session {
   std::vector<float> block_;      // [block_frames_, streams, channels]
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_progress_ = start_;
+  std::exception_ptr source_failure_;  // of a live source's device
   SessionReport report_;
 };
 

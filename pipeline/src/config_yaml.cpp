@@ -55,6 +55,11 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
     config.sink_uris.push_back(sink.required("uri").text());
     sink.refuse_unknown_keys();
   }
+  if (const auto found = root.optional("record")) {
+    YamlMap record = found->map();
+    config.record_file = record.required("file").text();
+    record.refuse_unknown_keys();
+  }
   root.refuse_unknown_keys();
   return config;
 }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "published.hpp"
+#include "halotap/pipeline/published.hpp"
 #include "worker_pool.hpp"
 
 namespace halotap::pipeline {

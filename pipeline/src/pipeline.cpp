@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "chunker.hpp"
-#include "published.hpp"
-#include "ring.hpp"
+#include "halotap/pipeline/published.hpp"
+#include "halotap/pipeline/ring.hpp"
 #include "stage_chain.hpp"
 
 namespace halotap::pipeline {

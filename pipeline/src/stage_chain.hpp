@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "halotap/kernels/annotations.hpp"
+#include "halotap/pipeline/published.hpp"
 #include "halotap/pipeline/stage.hpp"
 #include "halotap/pipeline/telemetry.hpp"
-#include "published.hpp"
 
 namespace halotap::pipeline {
 

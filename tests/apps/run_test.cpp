@@ -1,4 +1,11 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <thread>
 
 #include <sstream>
 
@@ -89,6 +96,44 @@ TEST_F(Run, RefusesToOverwriteItsOwnPipelineFile) {
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.err.find("pipeline.yaml"), std::string::npos) << outcome.err;
   EXPECT_EQ(test::ScratchFolder::content(file), before);
+}
+
+// ALSA knows a card that is not there, and nothing else.
+TEST_F(Run, SaysWithoutASoundDeviceHowToRunARecordingInstead) {
+  setenv("ALSA_CONFIG_PATH", folder_.write("asound.conf", "pcm.card { type hw card 31 hint.show on }\n").c_str(), 1);
+  setenv("JACK_NO_START_SERVER", "1", 1);
+  const std::string file = pipeline_file(folder_.file("y.npy"));
+  const Outcome outcome = run_halotap({"run", file, "--set", "source.uri=portaudio://default"});
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  EXPECT_EQ(outcome.err.find("halotap: portaudio://default: "), 0U) << outcome.err;
+  if (outcome.err.find("this build has no") != std::string::npos) {
+    EXPECT_EQ(outcome.exit_code, 2);
+    GTEST_SKIP() << "this build has no PortAudio";
+  }
+  EXPECT_EQ(outcome.exit_code, 3);
+  EXPECT_NE(outcome.err.find("--set source.uri=FILE.wav"), std::string::npos) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("y.npy")));
+}
+
+// A device that delivers silence as fast as it is read: far too fast, and so the ring overflows.
+TEST_F(Run, EndsALiveSourceCleanlyAtASignal) {
+  setenv("ALSA_CONFIG_PATH", folder_.write("asound.conf", "pcm.!default { type null }\n").c_str(), 1);
+  setenv("JACK_NO_START_SERVER", "1", 1);
+  const std::string file = pipeline_file(folder_.file("y.npy"));
+  Surroundings surroundings;
+  surroundings.meanwhile = [](pid_t program) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(program, SIGTERM);
+  };
+  const Outcome outcome = run_halotap(
+      {"run", file, "--json", "--set", "source.uri=portaudio://default?rate=48000&resample=true"}, surroundings);
+  if (outcome.err.find("this build has no") != std::string::npos) GTEST_SKIP() << "this build has no PortAudio";
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto result = outcome.json();
+  EXPECT_TRUE(result["stopped"]);
+  EXPECT_EQ(result["frames"], result["frames_out"]);
+  EXPECT_GT(result["source_latency_frames"], 0);
+  EXPECT_EQ(read_array(folder_.file("y.npy")).shape[0], result["frames"]);
 }
 
 TEST_F(Run, ShowsProgressOnATerminalAndErasesIt) {

@@ -28,6 +28,13 @@ TEST(Configs, CochleaReplayNamesTheModelBesideIt) {
   EXPECT_EQ(config.sink_uris.size(), 2U);
 }
 
+TEST(Configs, LiveCochleaTakesTheMicrophoneIntoTheSameModel) {
+  const PipelineConfig config = load_pipeline_config(kConfigs / "live-cochlea.yaml");
+  EXPECT_EQ(config.source_uri.find("portaudio://default"), 0U);
+  EXPECT_TRUE(std::filesystem::equivalent(config.model_file, kConfigs / "cochlea" / "model.yaml"));
+  EXPECT_EQ(config.chunk_frames, 240);
+}
+
 TEST(Configs, CochleaSweepTellsWhenARisingToneIsInEachBand) {
   const PipelineConfig config = load_pipeline_config(kConfigs / "cochlea" / "sweep.yaml");
   EXPECT_EQ(config.source_uri, "synth://chirp?from_hz=100&to_hz=5500&seconds=3");

@@ -13,6 +13,9 @@
 #include "expect_error.hpp"
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "live/fake_device.hpp"
+#include "live/live_source.hpp"
+#include "live/scripted_source.hpp"
 
 namespace halotap::io {
 namespace {
@@ -361,6 +364,138 @@ TEST(Session, TellsOfItsProgress) {
   ASSERT_FALSE(told.empty());
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
   EXPECT_EQ(told.back(), 100000);
+}
+
+std::vector<float> counted_from(std::int64_t first, std::int64_t count) {
+  std::vector<float> result(static_cast<std::size_t>(count));
+  std::iota(result.begin(), result.end(), static_cast<float>(first));
+  return result;
+}
+
+TEST(Session, TakesFramesOfALiveSourceAsTheyCome) {
+  std::atomic<bool> stop{false};
+  // Nothing, for a while, is no end.
+  ScriptedSource source({{.frames = counted_from(1, 5)},
+                         {},
+                         {.frames = counted_from(6, 1)},
+                         {},
+                         {.frames = counted_from(7, 994), .then = [&] { stop = true; }}},
+                        1000);
+  pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(8));
+  std::vector<Recording> recordings(1);
+  SessionSpec spec;
+  spec.stop = &stop;
+  // The stop comes with the last frames, which are not read any more than those of a recording would be.
+  const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  EXPECT_TRUE(report.stopped);
+  EXPECT_EQ(report.frames_out, report.frames_in);
+  EXPECT_EQ(report.gaps, 0);
+  EXPECT_TRUE(recordings[0].finished);
+  EXPECT_EQ(recordings[0].samples[0], 3.0F);
+}
+
+TEST(Session, EndsALiveSourceAfterMaxFrames) {
+  ScriptedSource source({{.frames = counted_from(1, 100)}, {}, {.frames = counted_from(101, 100)}}, 1000);
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(8));
+  std::vector<Recording> recordings(1);
+  SessionSpec spec;
+  spec.max_frames = 150;
+  const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  EXPECT_FALSE(report.stopped);
+  EXPECT_EQ(recordings[0].samples, counted(150));
+}
+
+// Each side of the gap is what a recording of its own would be: y[t] = x[t + 2], zeros behind the end.
+TEST(Session, BeginsAgainBehindAGapOfALiveSource) {
+  ScriptedSource source({{.frames = counted_from(1, 21)},
+                         {.gap = {.frames_lost = 100, .frames_dropped = 5}},
+                         {.gap = {.frames_lost = 3, .is_reopening = true}},
+                         {.frames = counted_from(51, 10)}},
+                        1000);
+  pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(8));
+  std::vector<Recording> recordings(1);
+  std::vector<std::pair<Gap, std::int64_t>> told;
+  SessionSpec spec;
+  spec.max_frames = 31;
+  spec.on_gap = [&](const Gap& gap, std::int64_t frame) { told.emplace_back(gap, frame); };
+  const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  std::vector<float> expected = counted_from(3, 19);
+  expected.insert(expected.end(), {0, 0});
+  const std::vector<float> behind = counted_from(53, 8);
+  expected.insert(expected.end(), behind.begin(), behind.end());
+  expected.insert(expected.end(), {0, 0});
+  EXPECT_EQ(recordings[0].samples, expected);
+  EXPECT_EQ(report.frames_in, 31);
+  EXPECT_EQ(report.frames_out, 31);
+  EXPECT_EQ(report.gaps, 2);
+  EXPECT_EQ(report.missing.frames_lost, 103);
+  EXPECT_EQ(report.missing.frames_dropped, 5);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].second, 21);
+  EXPECT_EQ(told[0].first.frames_lost, 100);
+  EXPECT_TRUE(told[1].first.is_reopening);
+}
+
+TEST(Session, KeepsWhatCameBeforeTheDeviceFailed) {
+  ScriptedSource source({{.frames = counted_from(1, 100)},
+                         {.then = [] { throw pipeline::DeviceError("the microphone was pulled out"); }}},
+                        1000);
+  pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(16));
+  std::vector<Recording> recordings(1);
+  expect_error<pipeline::DeviceError>([&] { run_session(source, pipeline, sinks_into(recordings, 1), {}); },
+                                      {"the microphone was pulled out"});
+  EXPECT_TRUE(recordings[0].finished);
+  EXPECT_EQ(recordings[0].samples.size(), 100U);
+}
+
+// Under ThreadSanitizer: the device's thread, the keeper's and the session's, begun and ended again and again.
+TEST(Session, StartsAndStopsOverALiveDeviceManyTimesInARow) {
+  for (int i = 0; i < 30; ++i) {
+    const auto device = std::make_shared<FakeDevice>();
+    device->capture = std::make_shared<Capture>(1, 4000, 64);
+    SourceInfo info;
+    info.channels = 1;
+    info.rate_hz = 4000;
+    info.is_live = true;
+    LiveSource source(info, device->capture, std::make_unique<DeviceKeeper>(fake_keeper(device)), "fake",
+                      std::chrono::milliseconds(1));
+    pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(3));
+    std::vector<Recording> recordings(1);
+    SessionSpec spec;
+    spec.max_frames = i % 8;
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    EXPECT_EQ(report.frames_in, i % 8);
+    EXPECT_EQ(report.frames_out, i % 8);
+  }
+}
+
+TEST(Session, RefusesToPaceALiveSource) {
+  ScriptedSource source({}, 1000);
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(16));
+  SessionSpec spec;
+  spec.speed = 1;
+  expect_error<ConfigError>([&] { run_session(source, pipeline, {}, spec); }, {"speed", "live source"});
+}
+
+// Plays at a pace of its own.
+class PacedSink final : public Sink {
+ public:
+  bool sets_pace() const override { return true; }
+  void write(const float*, std::int64_t) override {}
+  void finish() override {}
+};
+
+TEST(Session, RefusesToJoinTwoClocks) {
+  pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(16));
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(std::make_unique<PacedSink>());
+  ScriptedSource live({}, 1000);
+  expect_error<ConfigError>([&] { run_session(live, pipeline, sinks, {}); }, {"two clocks"});
+  CountingSource recording(100, 1, 1);
+  SessionSpec spec;
+  spec.speed = 1;
+  expect_error<ConfigError>([&] { run_session(recording, pipeline, sinks, spec); }, {"speed", "live sink"});
+  EXPECT_EQ(run_session(recording, pipeline, sinks, {}).frames_out, 100);
 }
 
 TEST(Session, RefusesWhatDoesNotFitTogether) {

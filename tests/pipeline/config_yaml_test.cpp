@@ -15,7 +15,8 @@ constexpr const char* kWhole =
     "model: {file: ../models/m.yaml, backend: cpu, precision: bf16}\n"
     "chunk_frames: 16\n"
     "ring: {capacity_ms: 20.5, on_full: drop_newest}\n"
-    "sinks: [{uri: \"jsonl://-\"}, {uri: out.npy}]\n";
+    "sinks: [{uri: \"jsonl://-\"}, {uri: out.npy}]\n"
+    "record: {file: out/in.wav}\n";
 
 constexpr const char* kShort =
     "format: halotap-pipeline/1\n"
@@ -46,6 +47,7 @@ TEST(PipelineConfig, ReadsEveryKey) {
   EXPECT_EQ(config.ring_capacity_ms, 20.5);
   EXPECT_EQ(config.on_full, OnFull::kDropNewest);
   EXPECT_EQ(config.sink_uris, (std::vector<std::string>{"jsonl://-", "out.npy"}));
+  EXPECT_EQ(config.record_file, "out/in.wav");
 }
 
 TEST(PipelineConfig, HasDefaults) {
@@ -55,6 +57,7 @@ TEST(PipelineConfig, HasDefaults) {
   EXPECT_EQ(config.precision, Precision::kFp32);
   EXPECT_EQ(config.chunk_frames, 64);
   EXPECT_EQ(config.ring_capacity_ms, 500);
+  EXPECT_EQ(config.record_file, "");
 }
 
 TEST(PipelineConfig, LeavesAbsoluteModelPathsAlone) {
@@ -91,8 +94,8 @@ TEST(PipelineConfig, RefusesOtherFormats) {
 TEST(PipelineConfig, RefusesUnknownKeys) {
   EXPECT_EQ(
       refused(std::string(kShort) + "latency: {budget_ms: 20}\n"),
-      "p.yaml:5:1: key 'latency': expected one of format, source, model, chunk_frames, ring, stages, sinks, got an "
-      "unknown key");
+      "p.yaml:5:1: key 'latency': expected one of format, source, model, chunk_frames, ring, stages, sinks, record, "
+      "got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: in.wav", "uri: in.wav, rate: 1")),
             "p.yaml:2:23: key 'source.rate': expected one of uri, got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: out.npy", "uri: out.npy, url: x")),

@@ -30,7 +30,7 @@ IMPURE = frozenset(
     """barrier chrono condition_variable csignal cstdio ctime filesystem fstream future iostream latch mutex semaphore
     shared_mutex stdio.h stop_token syncstream thread""".split()
 )
-SYSTEM = re.compile(r"(dirent|fcntl|poll|pthread|sched|signal|termios|time|unistd)\.h$|sys/[a-z]+\.h$")
+SYSTEM = re.compile(r"(dirent|dlfcn|fcntl|poll|pthread|sched|signal|termios|time|unistd)\.h$|sys/[a-z]+\.h$")
 SIMD = re.compile(r"hwy/|[a-z]*intrin\.h$|cpuid\.h$|arm_neon\.h$")
 CUDA = re.compile(r"cuda|cub/|cute?/|cooperative_groups|nv[a-z]*\.h$|mma\.h$")
 EIGEN = re.compile(r"Eigen/")

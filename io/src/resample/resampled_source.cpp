@@ -36,20 +36,31 @@ class ResampledSource final : public Source {
       info_.frames = frames_after(info_.frames);
     }
     frame_samples_ = info_.streams * info_.channels;
-    soxr_error_t error = nullptr;
-    const soxr_io_spec_t io_spec = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
-    const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_VHQ | SOXR_LINEAR_PHASE, 0);
-    const soxr_runtime_spec_t runtime = soxr_runtime_spec(1);
-    resampler_.reset(
-        soxr_create(from_hz_, rate_hz, static_cast<unsigned>(frame_samples_), &error, &io_spec, &quality, &runtime));
-    if (error != nullptr || !resampler_) {
-      throw ConfigError(step_text(from_hz_, rate_hz) + ": " + soxr_strerror(error));
-    }
+    resampler_ = new_resampler();
     input_.resize(static_cast<std::size_t>(kPieceFrames * frame_samples_));
     output_.resize(input_.size());
+    if (info_.is_live) {
+      info_.latency_frames = frames_after(info_.latency_frames) + frames_held_back();
+    }
   }
 
   const SourceInfo& info() const override { return info_; }
+
+  // At a gap of a live source a recording ends, and the next one begins.
+  Gap take_gap() override {
+    if (!gap_.exists() || output_at_ < output_frames_ || frames_made_ < total_frames_) {
+      return {};
+    }
+    Gap gap = std::exchange(gap_, {});
+    gap.frames_lost = frames_after(gap.frames_lost);
+    gap.frames_dropped = frames_after(gap.frames_dropped);
+    resampler_ = new_resampler();
+    input_at_ = kPieceFrames;
+    frames_read_ = 0;
+    frames_made_ = 0;
+    source_ended_ = false;
+    return gap;
+  }
 
   using Source::read;
   std::int64_t read(float* samples, std::int64_t frames) override {
@@ -80,19 +91,74 @@ class ResampledSource final : public Source {
     return std::llround(static_cast<double>(frames) * info_.rate_hz / from_hz_);
   }
 
-  void read_input() {
-    const std::int64_t got = source_ended_ ? 0 : source_->read(input_.data(), kPieceFrames);
-    frames_read_ += got;
-    if (!source_ended_ && got < kPieceFrames) {
-      source_ended_ = true;
-      total_frames_ = frames_after(frames_read_);
+  using Resampler = std::unique_ptr<soxr, Deleter>;
+
+  Resampler new_resampler() const {
+    soxr_error_t error = nullptr;
+    const soxr_io_spec_t io_spec = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
+    const soxr_quality_spec_t quality = soxr_quality_spec(SOXR_VHQ | SOXR_LINEAR_PHASE, 0);
+    const soxr_runtime_spec_t runtime = soxr_runtime_spec(1);
+    Resampler resampler(soxr_create(from_hz_, info_.rate_hz, static_cast<unsigned>(frame_samples_), &error, &io_spec,
+                                    &quality, &runtime));
+    if (error != nullptr || !resampler) {
+      throw ConfigError(step_text(from_hz_, info_.rate_hz) + ": " + soxr_strerror(error));
     }
-    // Past its end the recording is zeros: they push the filter's tail out.
-    std::fill(input_.begin() + got * frame_samples_, input_.end(), 0.0F);
-    input_at_ = 0;
+    return resampler;
   }
 
-  // Makes at least one more frame of output; false at the end.
+  // What the filter and the pieces hold back at most, in frames of output: tried out over some seconds of silence.
+  std::int64_t frames_held_back() const {
+    constexpr int kPieces = 128;
+    const Resampler resampler = new_resampler();
+    const std::vector<float> silence(input_.size());
+    std::vector<float> room(output_.size());
+    double most = 0;
+    std::int64_t frames_in = 0;
+    std::int64_t frames_out = 0;
+    for (int piece = 0; piece < kPieces; ++piece) {
+      // Just before this piece is whole, its frames are in and nothing of it is out.
+      most = std::max(most, static_cast<double>(frames_in + kPieceFrames) * info_.rate_hz / from_hz_ -
+                                static_cast<double>(frames_out));
+      for (std::int64_t at = 0; at < kPieceFrames;) {
+        std::size_t taken = 0;
+        std::size_t made = 0;
+        soxr_process(resampler.get(), silence.data(), static_cast<std::size_t>(kPieceFrames - at), &taken, room.data(),
+                     kPieceFrames, &made);
+        at += static_cast<std::int64_t>(taken);
+        frames_out += static_cast<std::int64_t>(made);
+        if (taken == 0 && made == 0) {
+          break;
+        }
+      }
+      frames_in += kPieceFrames;
+    }
+    return std::llround(std::ceil(most));
+  }
+
+  // Makes a piece of input whole, with zeros behind the end. False while a live source has not delivered it.
+  bool read_input() {
+    if (!source_ended_) {
+      const std::int64_t got =
+          source_->read(&input_[static_cast<std::size_t>(filled_ * frame_samples_)], kPieceFrames - filled_);
+      frames_read_ += got;
+      filled_ += got;
+      if (filled_ < kPieceFrames) {
+        gap_ = source_->take_gap();
+        if (info_.is_live && !gap_.exists()) {
+          return false;
+        }
+        source_ended_ = true;
+        total_frames_ = frames_after(frames_read_);
+      }
+    }
+    // Past its end the recording is zeros: they push the filter's tail out.
+    std::fill(input_.begin() + filled_ * frame_samples_, input_.end(), 0.0F);
+    filled_ = 0;
+    input_at_ = 0;
+    return true;
+  }
+
+  // Makes at least one more frame of output; false at the end, and while a live source has not delivered enough.
   bool refill() {
     output_at_ = 0;
     output_frames_ = 0;
@@ -100,8 +166,8 @@ class ResampledSource final : public Source {
       if (source_ended_ && frames_made_ >= total_frames_) {
         return false;
       }
-      if (input_at_ == kPieceFrames) {
-        read_input();
+      if (input_at_ == kPieceFrames && !read_input()) {
+        return false;
       }
       std::size_t taken = 0;
       std::size_t made = 0;
@@ -125,9 +191,10 @@ class ResampledSource final : public Source {
   SourceInfo info_;
   double from_hz_;
   std::int64_t frame_samples_ = 0;
-  std::unique_ptr<soxr, Deleter> resampler_;
+  Resampler resampler_;
   std::vector<float> input_;   // [kPieceFrames, streams, channels]
   std::vector<float> output_;  // likewise
+  std::int64_t filled_ = 0;    // frames of a piece that is not whole yet
   std::int64_t input_at_ = kPieceFrames;
   std::int64_t output_at_ = 0;
   std::int64_t output_frames_ = 0;
@@ -135,6 +202,7 @@ class ResampledSource final : public Source {
   std::int64_t frames_made_ = 0;
   bool source_ended_ = false;
   std::int64_t total_frames_ = 0;  // known once the source has ended
+  Gap gap_;                        // which ended a live source's recording
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ class SelectedSource : public Source {
   const SourceInfo& info() const override { return info_; }
   std::int64_t read(float* samples, std::int64_t frames) override { return read_as(samples, frames, float_frames_); }
   std::int64_t read(double* samples, std::int64_t frames) override { return read_as(samples, frames, double_frames_); }
+  Gap take_gap() override { return source_->take_gap(); }
 
  private:
   template <class Real>

@@ -13,6 +13,7 @@
 #include "expect_error.hpp"
 #include "halotap/io/endpoint.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "live/scripted_source.hpp"
 #include "read_all.hpp"
 
 namespace halotap::io {
@@ -128,6 +129,65 @@ TEST(ResampledSource, IsBehindAnAddressThatAsksForIt) {
   const auto source = open_source("synth://sine?rate=44100&frames=441&resample=true", request);
   EXPECT_EQ(source->info().rate_hz, 48000);
   EXPECT_EQ(read_all(*source).size(), 480U);
+}
+
+// The samples of a recording of one channel, a piece at a time as a device would deliver them, then a gap.
+void deliver(std::vector<LiveEvent>& events, Source& recording, std::int64_t piece_frames) {
+  const std::vector<float> samples = read_all(recording);
+  for (std::size_t at = 0; at < samples.size(); at += static_cast<std::size_t>(piece_frames)) {
+    const std::size_t end = std::min(samples.size(), at + static_cast<std::size_t>(piece_frames));
+    events.push_back(
+        {{samples.begin() + static_cast<std::ptrdiff_t>(at), samples.begin() + static_cast<std::ptrdiff_t>(end)}, {}});
+    events.push_back({});  // now and then there is nothing
+  }
+  events.push_back({.gap = {.frames_lost = 480, .frames_dropped = 48}});
+}
+
+TEST(ResampledSource, GivesOfALiveSourceBetweenTwoGapsWhatARecordingOfItWouldGive) {
+  for (const std::int64_t frames : {1024, 5000, 100}) {
+    std::vector<LiveEvent> events;
+    deliver(events, *tones(48000, 7000), 480);
+    deliver(events, *tones(48000, frames), 77);
+    const auto source = resampled(std::make_unique<ScriptedSource>(std::move(events), 48000.0), 16000);
+    EXPECT_TRUE(source->info().is_live);
+    for (const std::int64_t expected_frames : {std::int64_t{7000}, frames}) {
+      const std::vector<float> expected = read_all(*resampled(tones(48000, expected_frames), 16000));
+      std::vector<float> got;
+      std::vector<float> block(50);
+      Gap gap;
+      for (int reads = 0; !gap.exists() && reads < 100000; ++reads) {
+        const std::int64_t count = source->read(block.data(), 50);
+        got.insert(got.end(), block.begin(), block.begin() + count);
+        gap = source->take_gap();
+      }
+      EXPECT_EQ(got, expected);
+      EXPECT_EQ(gap.frames_lost, 160);
+      EXPECT_EQ(gap.frames_dropped, 16);
+    }
+  }
+}
+
+// What has gone in and not come out never exceeds the latency that a live source states.
+TEST(ResampledSource, StatesTheFramesItHoldsBackOfALiveSource) {
+  for (const auto& [from_hz, to_hz] : {std::pair{48000.0, 16000.0}, {44100.0, 48000.0}}) {
+    std::vector<LiveEvent> events;
+    std::int64_t delivered = 0;
+    const std::vector<float> block(441);
+    for (int i = 0; i < 200; ++i) {
+      events.push_back({.frames = block, .then = [&delivered] { delivered += 441; }});
+      events.push_back({});
+    }
+    const auto source = resampled(std::make_unique<ScriptedSource>(std::move(events), from_hz), to_hz);
+    std::vector<float> room(8192);
+    std::int64_t got = 0;
+    double most = 0;
+    for (int i = 0; i < 1000; ++i) {
+      got += source->read(room.data(), 8192);
+      most = std::max(most, static_cast<double>(delivered) * to_hz / from_hz - static_cast<double>(got));
+    }
+    EXPECT_LE(most, static_cast<double>(source->info().latency_frames));
+    EXPECT_GT(most, 0.5 * static_cast<double>(source->info().latency_frames));
+  }
 }
 
 TEST(ResampledSource, HandsBackASourceThatHasTheRate) {

@@ -1,6 +1,7 @@
 // Addresses of sources and sinks: the one place where a URI or path becomes an open endpoint.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,10 @@ struct SourceRequest {
   std::int64_t channels = 0;               // 0: whatever the source has
   std::vector<std::string> channel_names;  // the model's, empty for none
   double rate_hz = 0;                      // 0: whatever the source has
+  // Of a live source: how much may wait between the device and whoever reads, in milliseconds, > 0; and who hears, in
+  // one line, of a device that is lost or back, from a thread of the source's.
+  double ring_capacity_ms = 500;
+  std::function<void(const std::string&)> on_note = {};
 };
 
 // Opens `address`: a path, told by its extension, or `scheme://path?option=value&...` (docs/endpoints.md lists schemes

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "halotap/io/recorder.hpp"
 #include "halotap/io/sink.hpp"
 #include "halotap/io/source.hpp"
 #include "halotap/pipeline/latency.hpp"
@@ -21,12 +22,18 @@ struct SessionSpec {
   std::int64_t max_frames = -1;                   // stop after this many input frames a stream; -1: at the source's end
   const std::atomic<bool>* stop = nullptr;        // set from anywhere (a signal handler too): end cleanly now
   std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
+  // A gap of a live source, in front of the input frame of that number.
+  std::function<void(const Gap&, std::int64_t)> on_gap;
+  Recorder* recorder = nullptr;  // gets the input too; finished with the sinks
 };
 
 struct SessionReport {
   std::int64_t frames_in = 0;   // a stream
   std::int64_t frames_out = 0;  // a stream, behind the stages
   bool stopped = false;         // ended by `stop`
+  std::int64_t gaps = 0;        // of a live source, and what was missing there, all together
+  Gap missing;
+  RecorderCounters recording;
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
   pipeline::RingCounters ring;
@@ -36,13 +43,19 @@ struct SessionReport {
 
 // Runs `source` through `pipeline` into every sink and finishes the sinks. Everything runs on the caller's thread: read
 // a block, push what the ring takes, step, write. At the source's end, at max_frames and at a stop the pipeline is
-// drained: every frame pushed comes out. Sinks are given the stages' events between the frames.
+// drained: every frame pushed comes out. At a gap of a live source it is drained too, and begins again with the next
+// frame as a fresh stream: no output has frames from both sides of a gap in its receptive field. Sinks are given the
+// stages' events between the frames.
 //
-// Throws ConfigError when the source has other streams or channels than the pipeline, or a speed is not positive or
-// the source has no rate to go with it, DeviceError when the device under the engine stops computing, and whatever
-// sources and sinks throw. No sink is finished before all have taken
-// every frame, so nothing is then left under a sink's final name once the sinks are destroyed; only a sink that fails
-// to finish leaves those before it, which are whole. [control]
+// A live source sets its own pace. When its device fails, the session ends as at a stop, finishes the sinks and then
+// throws what the source threw: hours of results are not lost with a plug.
+//
+// Throws ConfigError when the source has other streams or channels than the pipeline, a speed is not positive, is given
+// for a source without a rate or where a device sets the pace, or source and sink are two devices, whose clocks drift
+// apart; DeviceError when the device under the engine stops computing, and
+// whatever sources and sinks throw. No sink is finished before all have taken every frame, so nothing is then left
+// under a sink's final name once the sinks are destroyed; only a sink that fails to finish leaves those before it,
+// which are whole. [control]
 SessionReport run_session(Source& source, pipeline::Pipeline& pipeline, const std::vector<std::unique_ptr<Sink>>& sinks,
                           const SessionSpec& spec);
 

@@ -1,7 +1,9 @@
 // Where results go.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,11 @@ struct SinkSpec {
   std::vector<std::string> channel_names;  // empty for none
   Arrangement arrangement = Arrangement::kFramesChannels;
   bool has_events = false;  // whether events may come besides frames
+  // Of a device: how much it may hold, in milliseconds, > 0; set from anywhere: a write waits no longer for room; and
+  // who hears, in one line, what happens to it, also from a thread of the sink's.
+  double ring_capacity_ms = 500;
+  const std::atomic<bool>* stop = nullptr;
+  std::function<void(const std::string&)> on_note = {};
 };
 
 // Takes frames in order. A file is written under a temporary name beside its place and moved there by finish, so that
@@ -29,12 +36,15 @@ class Sink {
   virtual ~Sink() = default;
 
   // Appends `frames` frames, `samples` [frames, streams, channels], channels fastest. Throws DataError (with the
-  // system's reason, for instance a full disk).
+  // system's reason, for instance a full disk) or DeviceError.
   virtual void write(const float* samples, std::int64_t frames) = 0;
 
   // Takes an event that comes before the frames written next. Throws as write does. A format that has no place for
   // events leaves them out.
   virtual void write_event([[maybe_unused]] const pipeline::StageEvent& event) {}
+
+  // Whether write waits for a device that plays what it gets: such a sink needs no other pace, and bears none.
+  virtual bool sets_pace() const { return false; }
 
   // Completes the output with the frames written so far, be they fewer than SinkSpec announced. Throws DataError.
   virtual void finish() = 0;

@@ -20,6 +20,24 @@ struct SourceInfo {
   std::int64_t frames = -1;                // a stream's length; -1 when not known before the end
   std::vector<std::string> channel_names;  // empty when the source names none
   Arrangement arrangement = Arrangement::kFramesChannels;
+  bool is_live = false;             // frames come as they are made, and nobody can make them wait
+  std::int64_t latency_frames = 0;  // of a live source: from an instant to its frame's delivery, as the device states
+                                    // it, with the delay of a resampler
+};
+
+// Frames of a live source that are missing in front of a frame.
+struct Gap {
+  std::int64_t frames_lost = 0;     // the device never delivered them; an estimate, from the clock
+  std::int64_t frames_dropped = 0;  // it did, into a ring that was full
+  bool is_reopening = false;        // the device was lost, and is back
+
+  bool exists() const { return frames_lost > 0 || frames_dropped > 0 || is_reopening; }
+  Gap& operator+=(const Gap& other) {
+    frames_lost += other.frames_lost;
+    frames_dropped += other.frames_dropped;
+    is_reopening = is_reopening || other.is_reopening;
+    return *this;
+  }
 };
 
 // Delivers frames of one or more streams that run side by side, in order, once.
@@ -33,7 +51,13 @@ class Source {
   // Reads up to `frames` (at least 1) frames into `samples` [frames, streams, channels], channels fastest. Returns the
   // frames read; less than asked only at the end, 0 after it. Throws DataError naming the file, the place, expected and
   // got, when the data is malformed or ends too early.
+  //
+  // A live source gives what is there, and waits 50 ms at most when nothing is: 0 is no end, for it has none. It stops
+  // short of a gap. Throws DeviceError when its device is gone for good or is not what it claims to be.
   virtual std::int64_t read(float* samples, std::int64_t frames) = 0;
+
+  // What is missing in front of the next frame that read gives; tells it once.
+  virtual Gap take_gap() { return {}; }
 
   // The same in double, for comparing with float64 expectations: a source whose data is wider than float32 gives it
   // unrounded; the others widen what read gives.

@@ -1,0 +1,48 @@
+// A sink that a device empties when it likes.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "halotap/io/sink.hpp"
+#include "live/device_keeper.hpp"
+#include "live/playback.hpp"
+
+namespace halotap::io {
+
+struct LiveSinkSpec {
+  std::int64_t channels = 1;
+  std::chrono::duration<double> block_time{};  // about how long a block of the device is
+  const std::atomic<bool>* stop = nullptr;
+  std::function<void(const std::string&)> on_note;
+  std::string name;
+};
+
+// Writes to `playback`, which the device behind `keeper` empties. A write waits for room: the device sets the pace.
+class LiveSink final : public Sink {
+ public:
+  LiveSink(LiveSinkSpec spec, std::shared_ptr<Playback> playback, std::unique_ptr<DeviceKeeper> keeper);
+
+  bool sets_pace() const override { return true; }
+  // Throws DeviceError when the device is gone for good.
+  void write(const float* samples, std::int64_t frames) override;
+  // Waits until all has been played, unless stopped; says how many frames were not, and how much silence was played for
+  // want of frames.
+  void finish() override;
+
+ private:
+  bool stop_asked() const;
+  void check_device() const;
+
+  LiveSinkSpec spec_;
+  std::shared_ptr<Playback> playback_;
+  std::unique_ptr<DeviceKeeper> keeper_;
+  std::chrono::nanoseconds pause_;
+  std::int64_t frames_unplayed_ = 0;
+};
+
+}  // namespace halotap::io

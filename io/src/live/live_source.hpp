@@ -1,0 +1,34 @@
+// A source whose frames a device delivers when it likes.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "halotap/io/source.hpp"
+#include "live/capture.hpp"
+#include "live/device_keeper.hpp"
+
+namespace halotap::io {
+
+// Reads what `capture` gets from the device behind `keeper`. `block_time`: about how long a block of the device is.
+class LiveSource final : public Source {
+ public:
+  LiveSource(SourceInfo info, std::shared_ptr<Capture> capture, std::unique_ptr<DeviceKeeper> keeper, std::string name,
+             std::chrono::duration<double> block_time);
+
+  const SourceInfo& info() const override { return info_; }
+  using Source::read;
+  std::int64_t read(float* samples, std::int64_t frames) override;
+  Gap take_gap() override { return capture_->take_gap(); }
+
+ private:
+  void check_rate() const;
+
+  SourceInfo info_;
+  std::shared_ptr<Capture> capture_;
+  std::unique_ptr<DeviceKeeper> keeper_;
+  std::string name_;
+  std::chrono::nanoseconds pause_;
+};
+
+}  // namespace halotap::io

@@ -1,0 +1,52 @@
+#include "portaudio/port_audio_source.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "live/capture.hpp"
+#include "live/live_source.hpp"
+#include "portaudio/port_audio_options.hpp"
+
+namespace halotap::io {
+namespace {
+
+constexpr double kRateHz = 48000;
+constexpr double kLeastRateHz = 1000;
+constexpr double kMostRateHz = 768000;
+constexpr std::int64_t kMostChannels = 1024;
+
+}  // namespace
+
+std::unique_ptr<Source> open_port_audio_source(Address& address, const SourceRequest& request) {
+  const double rate_hz =
+      address.take_number("rate", kLeastRateHz, kMostRateHz).value_or(request.rate_hz > 0 ? request.rate_hz : kRateHz);
+  const std::int64_t channels =
+      address.take_integer("channels", 1, kMostChannels).value_or(std::max<std::int64_t>(request.channels, 1));
+  PortAudioOptions options = take_port_audio_options(address, rate_hz, channels);
+  const PortAudioStreamSpec& stream = options.stream;
+  // Two blocks at least: one that is being read, one that arrives.
+  const std::int64_t ring_frames =
+      std::max(std::llround(request.ring_capacity_ms / 1e3 * stream.rate_hz), 2LL * stream.block_frames);
+  const auto capture = std::make_shared<Capture>(stream.channels, stream.rate_hz, ring_frames);
+  const auto latency_frames = std::make_shared<std::atomic<std::int64_t>>(0);
+  options.keeper.open = [stream, capture, latency_frames] {
+    return open_capture_stream(stream, capture, *latency_frames);
+  };
+  options.keeper.blocks = [capture] { return capture->counters().blocks; };
+  options.keeper.on_reopen = [capture] { capture->on_reopen(); };
+  options.keeper.on_note = request.on_note;
+  auto keeper = std::make_unique<DeviceKeeper>(std::move(options.keeper));
+
+  SourceInfo info;
+  info.channels = stream.channels;
+  info.rate_hz = stream.rate_hz;
+  info.is_live = true;
+  info.latency_frames = *latency_frames;
+  const std::chrono::duration<double> block_time(static_cast<double>(stream.block_frames) / stream.rate_hz);
+  return std::make_unique<LiveSource>(std::move(info), capture, std::move(keeper), stream.address, block_time);
+}
+
+}  // namespace halotap::io

@@ -1,0 +1,56 @@
+#include "portaudio/port_audio_sink.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "expect_error.hpp"
+#include "halotap/io/endpoint.hpp"
+#include "halotap/pipeline/errors.hpp"
+#include "portaudio/virtual_devices.hpp"
+
+namespace halotap::io {
+namespace {
+
+using pipeline::ConfigError;
+using pipeline::DeviceError;
+
+SinkSpec sound(std::int64_t channels) {
+  SinkSpec spec;
+  spec.channels = channels;
+  spec.rate_hz = 48000;
+  return spec;
+}
+
+TEST(PortAudioSink, PlaysWhatIsWrittenBitForBit) {
+  for (const std::int64_t channels : {1, 3}) {
+    KeptDevice device;
+    std::vector<float> samples(static_cast<std::size_t>(channels * 9600));
+    for (std::size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<float>(i + 1) * 1e-5F;
+    SinkSpec spec = sound(channels);
+    // The device plays at once what a card would play in seconds: all must be there when it begins.
+    spec.ring_capacity_ms = 1000;
+    const auto sink = open_sink("portaudio://kept?block=240", spec);
+    EXPECT_TRUE(sink->sets_pace());
+    sink->write(samples.data(), 4800);
+    sink->write(samples.data() + channels * 4800, 4800);
+    sink->finish();
+    EXPECT_EQ(device.played(samples.size()), samples) << channels;
+  }
+}
+
+TEST(PortAudioSink, RefusesWhatItCannotPlay) {
+  FedDevice device;
+  SinkSpec spec = sound(1);
+  spec.streams = 2;
+  expect_error<ConfigError>([&] { open_sink("portaudio://fed", spec); }, {"portaudio://fed", "1 stream", "got 2"});
+  spec = sound(1);
+  spec.rate_hz = 0;
+  expect_error<ConfigError>([&] { open_sink("portaudio://fed", spec); }, {"portaudio://fed", "rate"});
+  expect_error<DeviceError>([] { open_sink("portaudio://fed", sound(200)); }, {"expected 200 channels", "has 128"});
+  expect_error<DeviceError>([] { open_sink("portaudio://nix", sound(1)); }, {"output device 'nix'", "0 'fed'"});
+  expect_error<ConfigError>([] { open_sink("portaudio://default?rate=48000", sound(1)); }, {"'rate'", "block"});
+}
+
+}  // namespace
+}  // namespace halotap::io

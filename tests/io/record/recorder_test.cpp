@@ -1,0 +1,201 @@
+#include "halotap/io/recorder.hpp"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <random>
+
+#include "expect_error.hpp"
+#include "halotap/io/endpoint.hpp"
+#include "halotap/io/session.hpp"
+#include "halotap/pipeline/errors.hpp"
+#include "live/fake_device.hpp"
+#include "live/scripted_source.hpp"
+#include "read_all.hpp"
+#include "scratch_folder.hpp"
+
+namespace halotap::io {
+namespace {
+
+using pipeline::ConfigError;
+using pipeline::DataError;
+using test::ScratchFolder;
+
+SourceInfo sound(std::int64_t channels, double rate_hz = 8000) {
+  SourceInfo info;
+  info.channels = channels;
+  info.rate_hz = rate_hz;
+  return info;
+}
+
+std::vector<float> counted(std::int64_t first, std::int64_t count) {
+  std::vector<float> result(static_cast<std::size_t>(count));
+  std::iota(result.begin(), result.end(), static_cast<float>(first));
+  return result;
+}
+
+TEST(Recorder, KeepsTheFramesAsTheyAre) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("a.wav");
+  Recorder recorder(path, sound(2));
+  recorder.begin_next();  // nothing came before: no file ends
+  recorder.push(counted(1, 20).data(), 10);
+  recorder.push(counted(21, 200).data(), 100);
+  const RecorderCounters counters = recorder.finish();
+  EXPECT_EQ(counters.frames_in, 110);
+  EXPECT_EQ(counters.frames_written, 110);
+  EXPECT_EQ(counters.frames_dropped, 0);
+  EXPECT_EQ(counters.files, std::vector<std::string>{path});
+  const auto source = open_source(path, {});
+  EXPECT_EQ(source->info().rate_hz, 8000);
+  EXPECT_EQ(read_all(*source), counted(1, 220));
+}
+
+TEST(Recorder, BeginsAFileBehindEveryGap) {
+  const ScratchFolder folder;
+  Recorder recorder(folder.file("a.wav"), sound(1));
+  recorder.push(counted(1, 5).data(), 5);
+  recorder.begin_next();
+  recorder.begin_next();
+  recorder.push(counted(11, 7).data(), 7);
+  recorder.begin_next();
+  recorder.push(counted(21, 1).data(), 1);
+  recorder.begin_next();  // nothing comes any more
+  const RecorderCounters counters = recorder.finish();
+  const std::vector<std::string> files{folder.file("a.wav"), folder.file("a.2.wav"), folder.file("a.3.wav")};
+  EXPECT_EQ(counters.files, files);
+  EXPECT_EQ(read_all(*open_source(files[0], {})), counted(1, 5));
+  EXPECT_EQ(read_all(*open_source(files[1], {})), counted(11, 7));
+  EXPECT_EQ(read_all(*open_source(files[2], {})), counted(21, 1));
+}
+
+TEST(Recorder, DropsAndCountsWhatFindsNoRoom) {
+  const ScratchFolder folder;
+  Recorder recorder(folder.file("a.wav"), sound(1));
+  const std::vector<float> minute(60 * 8000, 1.0F);
+  recorder.push(minute.data(), 60 * 8000);  // the ring holds two seconds
+  ASSERT_TRUE(comes_true([&] { return std::filesystem::file_size(folder.file("a.wav")) > 4 * 2 * 8000; }));
+  recorder.push(minute.data(), 10);
+  const RecorderCounters counters = recorder.finish();
+  EXPECT_EQ(counters.frames_in, 60 * 8000 + 10);
+  EXPECT_EQ(counters.frames_in, counters.frames_written + counters.frames_dropped);
+  EXPECT_EQ(counters.frames_written, 2 * 8000 + 1 + 10);
+  EXPECT_EQ(counters.files.size(), 2U) << "behind what is missing a new file begins";
+}
+
+// A killed program leaves a file that a strict reader takes.
+TEST(Recorder, LeavesWhatItWroteWhenTheProgramIsKilled) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("a.wav");
+  const pid_t child = fork();
+  if (child == 0) {
+    Recorder recorder(path, sound(1));
+    recorder.push(counted(1, 5000).data(), 5000);
+    pause();
+    _exit(0);
+  }
+  ASSERT_GT(child, 0);
+  std::int64_t frames = 0;
+  EXPECT_TRUE(comes_true([&] {
+    try {
+      frames = open_source(path, {})->info().frames;
+    } catch (const DataError&) {
+      return false;  // not there yet
+    }
+    return frames == 5000;
+  }));
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(read_all(*open_source(path, {})), counted(1, 5000));
+}
+
+TEST(Recorder, SaysAtTheEndThatTheDiskFailed) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
+  const ScratchFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder.file("full.wav"));
+  expect_error<DataError>(
+      [&] {
+        Recorder recorder(folder.file("full.wav"), sound(1));
+        recorder.push(counted(1, 100).data(), 100);
+        recorder.finish();
+      },
+      {"full.wav", "cannot be written"});
+}
+
+// Keeps what it is given, however many sessions give it.
+class KeepingSink final : public Sink {
+ public:
+  KeepingSink(std::vector<float>& kept, std::int64_t channels) : kept_(kept), channels_(channels) {}
+  void write(const float* samples, std::int64_t frames) override {
+    kept_.insert(kept_.end(), samples, samples + frames * channels_);
+  }
+  void finish() override {}
+
+ private:
+  std::vector<float>& kept_;
+  std::int64_t channels_;
+};
+
+std::vector<float> cochlea_of(Source& source, std::int64_t chunk_frames, const SessionSpec& spec) {
+  const pipeline::Model model =
+      pipeline::load_model(std::filesystem::path(HALOTAP_SOURCE_DIR) / "configs" / "cochlea" / "model.yaml");
+  pipeline::PipelineSpec pipeline_spec;
+  pipeline_spec.backend = pipeline::Backend::kCpu;
+  pipeline_spec.chunks.max_frames = chunk_frames;
+  pipeline::Pipeline pipeline(model, pipeline_spec);
+  std::vector<float> bands;
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(std::make_unique<KeepingSink>(bands, model.stack->out_channels()));
+  run_session(source, pipeline, sinks, spec);
+  return bands;
+}
+
+TEST(Recorder, ReplayedGivesTheBitsOfTheLiveRun) {
+  const ScratchFolder folder;
+  std::vector<LiveEvent> events;
+  std::int64_t frames = 0;
+  std::mt19937 random(9);
+  std::uniform_real_distribution<float> sample(-1, 1);
+  for (const std::int64_t block : {480, 17, 1, 960, 33, 2000}) {
+    std::vector<float> sound_block(static_cast<std::size_t>(block));
+    for (float& value : sound_block) value = sample(random);
+    events.push_back({.frames = std::move(sound_block)});
+    events.push_back({});
+    if (block == 1) events.push_back({.gap = {.frames_lost = 100}});
+    frames += block;
+  }
+  ScriptedSource live(std::move(events), 48000);
+  Recorder recorder(folder.file("a.wav"), live.info());
+  SessionSpec spec;
+  spec.max_frames = frames;
+  spec.recorder = &recorder;
+  const std::vector<float> heard = cochlea_of(live, 240, spec);
+  ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * frames);
+
+  std::vector<float> replayed;
+  for (const std::string file : {"a.wav", "a.2.wav"}) {
+    const std::vector<float> bands = cochlea_of(*open_source(folder.file(file), {1, {}, 48000}), 64, {});
+    replayed.insert(replayed.end(), bands.begin(), bands.end());
+  }
+  ASSERT_EQ(replayed.size(), heard.size());
+  EXPECT_EQ(std::memcmp(replayed.data(), heard.data(), heard.size() * sizeof(float)), 0);
+}
+
+TEST(Recorder, RefusesWhatAWavFileCannotHold) {
+  const ScratchFolder folder;
+  expect_error<ConfigError>([&] { Recorder(folder.file("a.flac"), sound(1)); }, {"a.flac", "record", ".wav"});
+  expect_error<ConfigError>([&] { Recorder(folder.file("a.wav"), sound(1, 0.5)); }, {"record", "Hz"});
+  expect_error<ConfigError>([&] { Recorder(folder.file("a.wav"), sound(2000)); }, {"record", "got 2000"});
+  SourceInfo many = sound(1);
+  many.streams = 3;
+  expect_error<ConfigError>([&] { Recorder(folder.file("a.wav"), many); }, {"record", "1 stream", "got 3"});
+  expect_error<DataError>([&] { Recorder(folder.file("none/a.wav"), sound(1)); }, {"none/a.wav", "cannot be written"});
+}
+
+}  // namespace
+}  // namespace halotap::io
