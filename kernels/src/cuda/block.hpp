@@ -21,9 +21,9 @@ enum class Element { kFloat32, kBfloat16, kFloat16 };
 // Bytes of one sample. [any thread]
 constexpr std::int64_t element_bytes(Element element) { return element == Element::kFloat32 ? 4 : 2; }
 
-// Arithmetic of the channel mix. Everything else is float32 whatever the precision. Weights are scaled by a power of two
-// a row so that their largest magnitudes lie just below the top of float16's range, and activations by one a frame so
-// that they fit it and keep their accuracy, whatever the loudness (up to 1e30).
+// Arithmetic of the channel mix. Everything else is float32 whatever the precision. Weights are scaled by a power of
+// two a row so that their largest magnitudes lie just below the top of float16's range, and activations by one a frame
+// so that they fit it and keep their accuracy, whatever the loudness (up to 1e30).
 //   kFp32  two float16 terms of each operand, three products: what float32 gives
 //   others one product of float16 terms: 11 significant bits, which is what tf32 keeps and more than bf16 does
 enum class Math { kFp32, kTf32, kBf16, kFp16 };
