@@ -62,9 +62,7 @@ ExitCode run(const RunOptions& options) {
   const pipeline::Model model = pipeline::load_model(config.model_file);
   std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
   for (const auto& file : model.files) inputs.push_back(file.string());
-  std::vector<std::string> outputs = config.sink_uris;
-  if (!config.record_file.empty()) outputs.push_back(io::file_address("wav", config.record_file));
-  io::refuse_overwriting(inputs, outputs);
+  io::refuse_overwriting(inputs, config.sink_uris, config.record_file);
 
   const std::unique_ptr<io::Source> source = open_source(config, model);
   const io::SourceInfo& info = source->info();

@@ -17,6 +17,7 @@
 #include "in_quotes.hpp"
 #include "npy/npy_sink.hpp"
 #include "npy/npy_source.hpp"
+#include "record/numbered.hpp"
 #include "select/selected_source.hpp"
 #include "synth/synth_source.hpp"
 #ifdef HALOTAP_HAVE_JSON
@@ -300,7 +301,21 @@ std::unique_ptr<Sink> open_sink(const std::string& text, const SinkSpec& spec) {
   return sink;
 }
 
-void refuse_overwriting(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+void refuse_overwriting(const std::vector<std::string>& inputs, std::vector<std::string> outputs,
+                        const std::string& recording) {
+  const auto refuse_numbered = [&](const std::vector<std::string>& addresses) {
+    for (const std::string& address : addresses) {
+      const std::optional<std::filesystem::path> file = file_of(address);
+      if (file && is_numbered(resolved(recording).string(), resolved(*file).string())) {
+        throw ConfigError(address + ": a gap would let the recording " + recording + " go on in this file");
+      }
+    }
+  };
+  if (!recording.empty()) {
+    refuse_numbered(inputs);
+    refuse_numbered(outputs);
+    outputs.push_back(file_address("wav", recording));
+  }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::optional<std::filesystem::path> output = file_of(outputs[i]);
     if (!output) continue;

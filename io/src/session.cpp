@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <exception>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -42,6 +42,7 @@ class Session {
   }
 
   SessionReport run() {
+    if (spec_.recorder != nullptr) spec_.recorder->begin();
     if (source_.info().is_live) {
       run_live();
     } else {
@@ -49,17 +50,14 @@ class Session {
     }
     report_.stopped = stop_asked();
     drain();
-    // All frames are written before any sink is finished: whatever fails until here leaves no output under its name.
-    for (const auto& sink : sinks_) {
-      sink->finish();
-    }
-    if (spec_.recorder != nullptr) {
-      report_.recording = spec_.recorder->finish();
+    try {
+      finish_outputs();
+    } catch (const pipeline::DataError& error) {
+      if (!source_failure_) throw;
+      throw pipeline::DeviceError(*source_failure_ + "; " + error.what());
     }
     show_progress(0);
-    if (source_failure_) {
-      std::rethrow_exception(source_failure_);
-    }
+    if (source_failure_) throw pipeline::DeviceError(*source_failure_);
     report_.elapsed = Clock::now() - start_;
     report_.ring = pipeline_.ring_counters();
     report_.engine = pipeline_.engine().counters();
@@ -94,8 +92,8 @@ class Session {
       std::int64_t got = 0;
       try {
         got = source_.read(block_.data(), frames_to_ask());
-      } catch (const pipeline::DeviceError&) {
-        source_failure_ = std::current_exception();
+      } catch (const pipeline::DeviceError& error) {
+        source_failure_ = error.what();
         return;
       }
       feed(got);
@@ -109,6 +107,16 @@ class Session {
         if (spec_.on_gap) spec_.on_gap(gap, report_.frames_in);
       }
       show_progress(kProgressSeconds);
+    }
+  }
+
+  // All frames are written before any sink is finished: whatever fails until then leaves no output under its name.
+  void finish_outputs() {
+    for (const auto& sink : sinks_) {
+      sink->finish();
+    }
+    if (spec_.recorder != nullptr) {
+      report_.recording = spec_.recorder->finish();
     }
   }
 
@@ -241,7 +249,7 @@ class Session {
   std::vector<float> block_;      // [block_frames_, streams, channels]
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_progress_ = start_;
-  std::exception_ptr source_failure_;  // of a live source's device
+  std::optional<std::string> source_failure_;  // of a live source's device
   SessionReport report_;
 };
 

@@ -191,6 +191,20 @@ TEST(RefuseOverwriting, LeavesAPathThatCannotBeResolvedToWhoeverOpensIt) {
   std::filesystem::current_path(before);
 }
 
+TEST(RefuseOverwriting, GuardsEveryFileOfARecording) {
+  const ScratchFolder folder;
+  const std::string recording = folder.file("s.wav");
+  expect_error<ConfigError>([&] { refuse_overwriting({}, {recording}, recording); }, {recording, "same file"});
+  expect_error<ConfigError>([&] { refuse_overwriting({recording}, {}, recording); }, {recording, "same file"});
+  for (const char* name : {"s.2.wav", "s.13.wav"}) {
+    const std::string other = "wav://" + folder.file(name);
+    expect_error<ConfigError>([&] { refuse_overwriting({}, {other}, recording); }, {other + ": ", recording});
+    expect_error<ConfigError>([&] { refuse_overwriting({other}, {}, recording); }, {other + ": ", recording});
+  }
+  refuse_overwriting({folder.file("s.a.wav"), folder.file("2.wav")}, {folder.file("s.2.npy"), folder.file("s..wav")},
+                     recording);
+}
+
 TEST(RefuseOverwriting, LetsDifferentFilesAndDevicesPass) {
   const ScratchFolder folder;
   const std::string path = folder.write("x.npy", "");

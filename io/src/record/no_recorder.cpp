@@ -10,6 +10,7 @@ Recorder::Recorder(const std::string& path, const SourceInfo&) {
   throw pipeline::ConfigError(path + ": record: this build has no audio file support (libsndfile)");
 }
 Recorder::~Recorder() = default;
+void Recorder::begin() {}
 void Recorder::push(const float*, std::int64_t) noexcept HALOTAP_NONBLOCKING {}
 void Recorder::begin_next() noexcept HALOTAP_NONBLOCKING {}
 RecorderCounters Recorder::finish() { return {}; }

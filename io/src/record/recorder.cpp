@@ -7,12 +7,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <string_view>
 #include <thread>
 
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/ring.hpp"
 #include "live/gap_queue.hpp"
+#include "record/numbered.hpp"
 #include "sndfile/limits.hpp"
 #include "sndfile/reason.hpp"
 
@@ -25,13 +25,6 @@ using pipeline::DataError;
 constexpr double kRingSeconds = 2;
 // How long frames wait, and with that how many are lost when the program is killed.
 constexpr std::chrono::milliseconds kWriteEvery{50};
-constexpr std::string_view kExtension = ".wav";
-
-// "a.wav", "a.2.wav", "a.3.wav", ...
-std::string numbered(const std::string& path, std::int64_t number) {
-  if (number == 1) return path;
-  return path.substr(0, path.size() - kExtension.size()) + "." + std::to_string(number) + std::string(kExtension);
-}
 
 struct Closer {
   void operator()(SNDFILE* handle) const { sf_close(handle); }
@@ -47,12 +40,9 @@ struct Recorder::Impl {
         rate_hz(static_cast<int>(info.rate_hz)),
         capacity(static_cast<std::int64_t>(kRingSeconds * info.rate_hz) + 1),
         ring(channels, capacity),
-        room(static_cast<std::size_t>(capacity * channels)) {
-    begin_file();
-    thread = std::thread([this] { run(); });
-  }
+        room(static_cast<std::size_t>(capacity * channels)) {}
 
-  // The rest is the thread's until it has ended.
+  // From here on the thread's, once it runs, until it has ended.
 
   void begin_file() {
     handle.reset();
@@ -131,7 +121,8 @@ struct Recorder::Impl {
 };
 
 Recorder::Recorder(const std::string& path, const SourceInfo& info) {
-  if (path.size() <= kExtension.size() || path.substr(path.size() - kExtension.size()) != kExtension) {
+  if (path.size() <= kRecordingExtension.size() ||
+      path.substr(path.size() - kRecordingExtension.size()) != kRecordingExtension) {
     throw ConfigError(path + ": record: expected a file name that ends in .wav");
   }
   if (info.streams != 1) {
@@ -151,6 +142,11 @@ Recorder::Recorder(const std::string& path, const SourceInfo& info) {
 Recorder::~Recorder() {
   impl_->ended.store(true, std::memory_order_release);
   if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+void Recorder::begin() {
+  impl_->begin_file();
+  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
 }
 
 void Recorder::push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {

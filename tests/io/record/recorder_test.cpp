@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ TEST(Recorder, KeepsTheFramesAsTheyAre) {
   const ScratchFolder folder;
   const std::string path = folder.file("a.wav");
   Recorder recorder(path, sound(2));
+  recorder.begin();
   recorder.begin_next();  // nothing came before: no file ends
   recorder.push(counted(1, 20).data(), 10);
   recorder.push(counted(21, 200).data(), 100);
@@ -59,6 +61,7 @@ TEST(Recorder, KeepsTheFramesAsTheyAre) {
 TEST(Recorder, BeginsAFileBehindEveryGap) {
   const ScratchFolder folder;
   Recorder recorder(folder.file("a.wav"), sound(1));
+  recorder.begin();
   recorder.push(counted(1, 5).data(), 5);
   recorder.begin_next();
   recorder.begin_next();
@@ -77,6 +80,7 @@ TEST(Recorder, BeginsAFileBehindEveryGap) {
 TEST(Recorder, DropsAndCountsWhatFindsNoRoom) {
   const ScratchFolder folder;
   Recorder recorder(folder.file("a.wav"), sound(1));
+  recorder.begin();
   const std::vector<float> minute(60 * 8000, 1.0F);
   recorder.push(minute.data(), 60 * 8000);  // the ring holds two seconds
   ASSERT_TRUE(comes_true([&] { return std::filesystem::file_size(folder.file("a.wav")) > 4 * 2 * 8000; }));
@@ -95,6 +99,7 @@ TEST(Recorder, LeavesWhatItWroteWhenTheProgramIsKilled) {
   const pid_t child = fork();
   if (child == 0) {
     Recorder recorder(path, sound(1));
+    recorder.begin();
     recorder.push(counted(1, 5000).data(), 5000);
     pause();
     _exit(0);
@@ -114,17 +119,33 @@ TEST(Recorder, LeavesWhatItWroteWhenTheProgramIsKilled) {
   EXPECT_EQ(read_all(*open_source(path, {})), counted(1, 5000));
 }
 
+// A disk that takes no file beyond so many bytes, while it lives.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : on_excess_(signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    signal(SIGXFSZ, on_excess_);
+  }
+
+ private:
+  sighandler_t on_excess_;
+  rlimit before_{};
+};
+
 TEST(Recorder, SaysAtTheEndThatTheDiskFailed) {
-  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
   const ScratchFolder folder;
-  std::filesystem::create_symlink("/dev/full", folder.file("full.wav"));
-  expect_error<DataError>(
-      [&] {
-        Recorder recorder(folder.file("full.wav"), sound(1));
-        recorder.push(counted(1, 100).data(), 100);
-        recorder.finish();
-      },
-      {"full.wav", "cannot be written"});
+  const FullDisk disk(2048);
+  Recorder recorder(folder.file("a.wav"), sound(1));
+  recorder.begin();
+  recorder.push(counted(1, 1000).data(), 1000);
+  expect_error<DataError>([&] { recorder.finish(); }, {"a.wav", "cannot be written"});
 }
 
 // Keeps what it is given, however many sessions give it.
@@ -153,6 +174,20 @@ std::vector<float> cochlea_of(Source& source, std::int64_t chunk_frames, const S
   sinks.push_back(std::make_unique<KeepingSink>(bands, model.stack->out_channels()));
   run_session(source, pipeline, sinks, spec);
   return bands;
+}
+
+// Two things went wrong; neither hides the other.
+TEST(Recorder, FailsBesideADeviceThatIsLost) {
+  const ScratchFolder folder;
+  const FullDisk disk(2048);
+  ScriptedSource live(
+      {{.frames = counted(1, 1000)}, {.then = [] { throw pipeline::DeviceError("the microphone was pulled out"); }}},
+      48000);
+  Recorder recorder(folder.file("a.wav"), live.info());
+  SessionSpec spec;
+  spec.recorder = &recorder;
+  expect_error<pipeline::DeviceError>([&] { cochlea_of(live, 240, spec); },
+                                      {"the microphone was pulled out", "a.wav", "cannot be written"});
 }
 
 TEST(Recorder, ReplayedGivesTheBitsOfTheLiveRun) {
@@ -186,6 +221,21 @@ TEST(Recorder, ReplayedGivesTheBitsOfTheLiveRun) {
   EXPECT_EQ(std::memcmp(replayed.data(), heard.data(), heard.size() * sizeof(float)), 0);
 }
 
+// What is refused before a run begins costs no older recording.
+TEST(Recorder, TouchesNoFileBeforeTheRun) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("a.wav");
+  { Recorder recorder(path, sound(1)); }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  ScriptedSource live({{.frames = counted(1, 10)}}, 48000);
+  Recorder recorder(path, live.info());
+  SessionSpec spec;
+  spec.recorder = &recorder;
+  spec.speed = 1.0;  // which a live source refuses
+  expect_error<ConfigError>([&] { cochlea_of(live, 240, spec); }, {"speed"});
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST(Recorder, RefusesWhatAWavFileCannotHold) {
   const ScratchFolder folder;
   expect_error<ConfigError>([&] { Recorder(folder.file("a.flac"), sound(1)); }, {"a.flac", "record", ".wav"});
@@ -194,7 +244,8 @@ TEST(Recorder, RefusesWhatAWavFileCannotHold) {
   SourceInfo many = sound(1);
   many.streams = 3;
   expect_error<ConfigError>([&] { Recorder(folder.file("a.wav"), many); }, {"record", "1 stream", "got 3"});
-  expect_error<DataError>([&] { Recorder(folder.file("none/a.wav"), sound(1)); }, {"none/a.wav", "cannot be written"});
+  expect_error<DataError>([&] { Recorder(folder.file("none/a.wav"), sound(1)).begin(); },
+                          {"none/a.wav", "cannot be written"});
 }
 
 }  // namespace

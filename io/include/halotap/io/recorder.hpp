@@ -21,20 +21,22 @@ struct RecorderCounters {
 
 // Writes the input of a run as WAV of 32-bit float, on a thread of its own: a slow disk costs frames of the recording,
 // counted, and none of the run. Behind a gap a new file begins, for there the run begins again too: FILE.wav,
-// FILE.2.wav,
-// ... Each of them, replayed, gives the bits that the run gave there.
+// FILE.2.wav, ... Each of them, replayed, gives the bits that the run gave there.
 //
-// A file is written under its own name, and its header follows twenty times a second: when the program is killed, what
-// was written until then can be read. construct -> push, begin_next -> finish. One thread. [control]
+// A file is written under its own name, over an older one, and its header follows twenty times a second: when the
+// program is killed, what was written until then can be read. construct -> begin -> push, begin_next -> finish. One
+// thread. [control]
 class Recorder {
  public:
-  // Throws ConfigError for a source of several streams or without a rate of whole Hz, a path that does not end in .wav
-  // and a build without libsndfile, and DataError when the file cannot be written.
+  // Touches no file. Throws ConfigError for a source of several streams or without a rate of whole Hz, a path that does
+  // not end in .wav and a build without libsndfile.
   Recorder(const std::string& path, const SourceInfo& info);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
+  // Creates the first file. Throws DataError when it cannot be written.
+  void begin();
   // Takes frames, [frames, channels]; drops and counts what finds no room. [worker]
   void push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING;
   // A gap: what comes now goes into the next file. [worker]

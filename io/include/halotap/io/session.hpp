@@ -24,7 +24,7 @@ struct SessionSpec {
   std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
   // A gap of a live source, in front of the input frame of that number.
   std::function<void(const Gap&, std::int64_t)> on_gap;
-  Recorder* recorder = nullptr;  // gets the input too; finished with the sinks
+  Recorder* recorder = nullptr;  // gets the input too; begun when all is checked, finished with the sinks
 };
 
 struct SessionReport {
@@ -52,10 +52,9 @@ struct SessionReport {
 //
 // Throws ConfigError when the source has other streams or channels than the pipeline, a speed is not positive, is given
 // for a source without a rate or where a device sets the pace, or source and sink are two devices, whose clocks drift
-// apart; DeviceError when the device under the engine stops computing, and
-// whatever sources and sinks throw. No sink is finished before all have taken every frame, so nothing is then left
-// under a sink's final name once the sinks are destroyed; only a sink that fails to finish leaves those before it,
-// which are whole. [control]
+// apart; DeviceError when the device under the engine stops computing, and whatever sources, sinks and recorder throw.
+// No sink is finished before all have taken every frame, so nothing is then left under a sink's final name once the
+// sinks are destroyed; only a sink that fails to finish leaves those before it, which are whole. [control]
 SessionReport run_session(Source& source, pipeline::Pipeline& pipeline, const std::vector<std::unique_ptr<Sink>>& sinks,
                           const SessionSpec& spec);
 
