@@ -112,6 +112,7 @@ void StageChain::finish() noexcept HALOTAP_NONBLOCKING {
   if (finishing_ == links_.size()) {
     for (Link& link : links_) {
       link.stage->reset();
+      link.frames_of_recordings = static_cast<std::int64_t>(link.counters.frames_in);
       link.counters.frames_discarded += link.counters.frames_in_flight;
       link.counters.frames_in_flight = 0;
     }
@@ -152,6 +153,7 @@ void StageChain::complete_events(std::size_t stage, std::size_t known) noexcept 
   Link& link = links_[stage];
   for (StageEvent& event : events_.events().subspan(known)) {
     event.stage = static_cast<std::int64_t>(stage);
+    event.frame += link.frames_of_recordings;
     const auto channel = static_cast<std::size_t>(event.channel);
     if (channel < link.input.channel_names.size()) event.channel_name = link.input.channel_names[channel];
     event.time_s = static_cast<double>(event.frame) / link.input.rate_hz;

@@ -49,7 +49,8 @@ class StageChain {
     std::unique_ptr<Stage> stage;
     StageFormat input;
     std::int64_t frames_merged = 1;
-    std::vector<float> result;  // one frame
+    std::vector<float> result;              // one frame
+    std::int64_t frames_of_recordings = 0;  // that went in before this recording
     StageCounters counters;
     Published<StageCounters> published;
   };

@@ -265,6 +265,22 @@ TEST(StageChain, TakesThePlaceOfAnEventFromTheFramesAroundIt) {
   EXPECT_EQ(got.results[5], 1);
 }
 
+// As behind a gap of a live source: results go on, and so do the numbers of the frames that events bear.
+TEST(StageChain, CountsFramesOfEventsOnBehindAnEnd) {
+  Random random(2);
+  Pipeline pipeline(lookahead_model(1), {.chunks = {.max_frames = 50},
+                                         .stages = {{"affine", affine_stage({.gain = 0, .offset = 1})},
+                                                    {"decimate", decimate_stage({.factor = 4})},
+                                                    {"threshold", threshold_stage({.on = 1, .channel = "1"})}}});
+  for (const std::int64_t frame : {0, 13, 26}) {
+    const Heard got = heard(pipeline, std::vector<float>(3 * 50), 50, random);
+    ASSERT_EQ(got.events.size(), 1u);
+    EXPECT_EQ(std::get<4>(got.events[0]), frame);
+    EXPECT_EQ(std::get<5>(got.events[0]), static_cast<double>(frame) / 250);
+    EXPECT_EQ(std::ssize(got.results), 2 * 13);
+  }
+}
+
 TEST(StageChain, DropsAndCountsEventsThatNoStageAnnounced) {
   Random random(1);
   Pipeline pipeline(lookahead_model(1), {.stages = {{"chatter", [] { return std::make_unique<Chatter>(); }}}});

@@ -133,7 +133,7 @@ TEST(StagesOfAPipelineFile, RefuseValuesOutOfRangeWhereTheyStand) {
   EXPECT_EQ(refused("stages: [{type: affine, gain: .inf}]\n"),
             "p.yaml:5:31: key 'stages.0.gain': expected a finite number, got '.inf'");
   EXPECT_EQ(refused("stages: [{type: affine, gain: 1e300}]\n"),
-            "p.yaml:5:31: key 'stages.0.gain': expected a finite number, got 1e+300");
+            "p.yaml:5:31: key 'stages.0.gain': expected a finite float32 number, got 1e+300");
   EXPECT_EQ(refused("stages: [{type: decimate, factor: 0}]\n"),
             "p.yaml:5:35: key 'stages.0.factor': expected an integer from 1 to 1073741824, got '0'");
   EXPECT_EQ(refused("stages: [{type: decimate, factor: 2, keep: first}]\n"),

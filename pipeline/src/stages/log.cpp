@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <cmath>
 
 #include "halotap/pipeline/built_in_stages.hpp"
+#include "stages/map_stage.hpp"
 #include "stages/stage_fault.hpp"
 #include "stages/stage_values.hpp"
 
@@ -10,31 +10,14 @@ namespace {
 
 constexpr double kMaxFloor = 1e30;
 
-class Log final : public Stage {
- public:
-  explicit Log(LogSpec spec) : spec_(std::move(spec)) {}
+struct LogOf {
+  LogUnit unit;
+  double floor;
 
-  StageOutput prepare(const StageFormat& input) override {
-    samples_ = samples_of("channel", spec_.channel, input);
-    frame_samples_ = input.frame_samples();
-    return {.channels = input.channels, .channel_names = input.channel_names};
-  }
-
-  bool process(const float* frame, float* result, EventList&) noexcept HALOTAP_NONBLOCKING override {
-    std::copy_n(frame, frame_samples_, result);
-    for (const std::size_t i : samples_) {
-      const double size = std::abs(static_cast<double>(frame[i]));
-      // In this order a NaN is kept.
-      result[i] = static_cast<float>(log_of(size < spec_.floor ? spec_.floor : size));
-    }
-    return true;
-  }
-
-  void reset() noexcept HALOTAP_NONBLOCKING override {}
-
- private:
-  double log_of(double size) const noexcept {
-    switch (spec_.unit) {
+  double operator()(double x) const noexcept {
+    // In this order a NaN is kept.
+    const double size = std::abs(x) < floor ? floor : std::abs(x);
+    switch (unit) {
       case LogUnit::kDecibel:
         return 20 * std::log10(size);
       case LogUnit::kNatural:
@@ -44,10 +27,6 @@ class Log final : public Stage {
     }
     return std::log10(size);
   }
-
-  LogSpec spec_;
-  std::vector<std::size_t> samples_;  // that it changes
-  std::int64_t frame_samples_ = 0;
 };
 
 }  // namespace
@@ -69,7 +48,7 @@ StageMaker log_stage(const LogSpec& spec) {
   if (!(spec.floor > 0 && spec.floor <= kMaxFloor)) {
     throw StageFault("floor", "a number above 0 and at most " + text_of(kMaxFloor), text_of(spec.floor));
   }
-  return [spec] { return std::make_unique<Log>(spec); };
+  return map_stage(spec.channel, LogOf{spec.unit, spec.floor});
 }
 
 }  // namespace halotap::pipeline

@@ -8,8 +8,8 @@
 
 namespace halotap::pipeline {
 
-// Keeps the parts of its message, "on: expected a finite number, got nan", so that a reader of files can name the place
-// of the key. Without a key it is about the specification as a whole.
+// Keeps the parts of its message, "on: expected a finite float32 number, got nan", so that a reader of files can name
+// the place of the key. Without a key it is about the specification as a whole.
 class StageFault : public ConfigError {
  public:
   StageFault(std::string key, std::string expected, std::string got)

@@ -29,7 +29,7 @@ std::string text_of(double number) {
 }
 
 void require_finite(const char* key, double value) {
-  if (!std::isfinite(static_cast<float>(value))) throw StageFault(key, "a finite number", text_of(value));
+  if (!std::isfinite(static_cast<float>(value))) throw StageFault(key, "a finite float32 number", text_of(value));
 }
 
 void require_time(const char* key, double milliseconds) {

@@ -10,7 +10,8 @@ namespace {
 
 class Threshold final : public Stage {
  public:
-  explicit Threshold(ThresholdSpec spec) : spec_(std::move(spec)) {}
+  explicit Threshold(ThresholdSpec spec)
+      : spec_(std::move(spec)), on_(static_cast<float>(spec_.on)), off_(static_cast<float>(spec_.off)) {}
 
   StageOutput prepare(const StageFormat& input) override {
     samples_ = samples_of("channel", spec_.channel, input);
@@ -29,10 +30,10 @@ class Threshold final : public Stage {
     std::copy_n(frame, frame_samples_, result);
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       Switch& state = switches_[i];
-      const double x = frame[samples_[i]];
-      if (x >= spec_.on) {
+      const float x = frame[samples_[i]];
+      if (x >= on_) {
         state.is_above = true;
-      } else if (x < spec_.off) {
+      } else if (x < off_) {
         state.is_above = false;
       }
       state.frames_apart = state.is_above == state.is_on ? 0 : state.frames_apart + 1;
@@ -61,6 +62,8 @@ class Threshold final : public Stage {
   };
 
   ThresholdSpec spec_;
+  float on_;  // rounded as the samples are: one of 0.7 is not below a level of 0.7
+  float off_;
   std::vector<std::size_t> samples_;  // that it changes
   std::vector<Switch> switches_;      // of each
   std::int64_t channels_ = 0;

@@ -59,6 +59,12 @@ TEST(ThresholdStage, RoundsTimesUpToWholeFrames) {
   EXPECT_EQ(frames_until_on(10, 8000), 80);
 }
 
+// 0.7 as a float32 lies below 0.7 as a double, 0.6 above it.
+TEST(ThresholdStage, TakesLevelsAsSamplesAreStored) {
+  const test::StageRun run = run_threshold({.on = 0.7, .off = 0.6}, {0.7f, 0.6f, std::nextafter(0.6f, 0.0f), 0.7f});
+  EXPECT_EQ(run.results, (std::vector<float>{1, 1, 0, 1}));
+}
+
 TEST(ThresholdStage, StaysAsItIsAtANaN) {
   const test::StageRun run = run_threshold({.on = 0.6, .off = 0.4}, {NAN, 1, NAN, 0, NAN, INFINITY, -INFINITY});
   EXPECT_EQ(run.results, (std::vector<float>{0, 1, 1, 0, 0, 1, 0}));
@@ -78,7 +84,7 @@ TEST(ThresholdStage, TellsStreamAndChannelOfAnEvent) {
 }
 
 TEST(ThresholdStage, RefusesLevelsAndTimesThatMakeNoSense) {
-  EXPECT_EQ(config_error([] { threshold_stage({}); }), "on: expected a finite number, got nan");
+  EXPECT_EQ(config_error([] { threshold_stage({}); }), "on: expected a finite float32 number, got nan");
   EXPECT_EQ(config_error([] { threshold_stage({.on = 0.4, .off = 0.6}); }), "off: expected at most on, 0.4, got 0.6");
   EXPECT_EQ(config_error([] { threshold_stage({.on = 1, .min_off_ms = NAN}); }),
             "min_off_ms: expected milliseconds from 0 to 3600000, got nan");

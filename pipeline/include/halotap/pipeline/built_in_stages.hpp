@@ -42,9 +42,10 @@ struct SmoothSpec {
 };
 StageMaker smooth_stage(const SmoothSpec& spec);
 
-// 1 from `on` upwards, 0 below `off`, as before in between and at a NaN; 0 at the beginning. A change counts once it
-// has lasted its least time, rounded up to whole frames; the output then changes, and an event "on" or "off" bears the
-// frame at which it began. Latency: the longer of the two times less one frame.
+// 1 from `on` upwards, 0 below `off`, both rounded to float32 as samples are, as before in between and at a NaN; 0 at
+// the beginning. A change counts once it has lasted its least time, rounded up to whole frames; the output then
+// changes, and an event "on" or "off" bears the frame at which it began. Latency: the longer of the two times less one
+// frame.
 struct ThresholdSpec {
   double on = std::numeric_limits<double>::quiet_NaN();  // finite; has to be given
   double off = on;                                       // finite, at most `on`

@@ -40,7 +40,7 @@ struct StageEvent {
   std::int64_t stream = 0;         // from 0
   std::int64_t channel = 0;        // from 0, of the stage's input
   std::string_view channel_name;   // of the stage's input; empty when it has no names
-  std::int64_t frame = 0;          // from 0, of the stage's input
+  std::int64_t frame = 0;          // of the stage's input, from 0, over all recordings of the pipeline
   double time_s = 0;               // frame / the rate of the stage's input
   std::int64_t frames_before = 0;  // frames of the same step's output that come before it
 };
@@ -50,8 +50,8 @@ class EventList {
  public:
   explicit EventList(std::int64_t room) { events_.reserve(static_cast<std::size_t>(room)); }
 
-  // `name` is of static storage; stream, channel and frame are those of the stage's input. Without room the event is
-  // dropped and counted.
+  // `name` is of static storage; stream, channel and frame are those of the stage's input, the frame since the stage
+  // was reset. Without room the event is dropped and counted.
   void add(std::string_view name, std::int64_t stream, std::int64_t channel,
            std::int64_t frame) noexcept HALOTAP_NONBLOCKING {
     if (events_.size() == events_.capacity()) {
