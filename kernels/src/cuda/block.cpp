@@ -49,11 +49,12 @@ PackedBlock::PackedBlock(PackedBlock&& other) noexcept
 
 std::string PackedBlock::kernel_name() const {
   if (sm90_ == nullptr) return "generic";
-  if (sm90_->pointwise) return "sm90 pointwise";
+  const std::string name = sm90_->passes > 1 ? "sm90 wide" : "sm90";
+  if (sm90_->pointwise) return name + " pointwise";
   const auto part = [](const char* letter, std::int32_t value) {
     return " " + std::string(letter) + (value == 0 ? "any" : std::to_string(value));
   };
-  return "sm90" + part("k", sm90_->taps) + part("d", sm90_->dilation);
+  return name + part("k", sm90_->taps) + part("d", sm90_->dilation);
 }
 
 cudaError_t launch_block(const PackedBlock& block, const Items& items, cudaStream_t stream) noexcept {

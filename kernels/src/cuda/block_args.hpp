@@ -37,14 +37,16 @@ struct BlockArgs {
 
   // Frames that the taps of one frame span, but for that one. [any thread]
   std::int64_t halo_frames() const { return std::int64_t{taps - 1} * dilation; }
-  // Divides the items into tiles of `tile_frames` columns, a multiple of 4. [any thread]
-  void divide(std::int64_t tile_frames);
+  // Divides the items into tiles of `tile_frames` columns, a multiple of 4. Short items share a tile when there are
+  // more of them than `processors`. [any thread]
+  void divide(std::int64_t tile_frames, std::int64_t processors);
 };
 
-inline void BlockArgs::divide(std::int64_t tile_frames) {
+inline void BlockArgs::divide(std::int64_t tile_frames, std::int64_t processors) {
   const std::int64_t frames = items.table != nullptr ? items.max_frames : items.first.frames;
   segment_frames = static_cast<std::int32_t>(std::min((frames + 3) / 4 * 4, tile_frames));
-  tile_segments = static_cast<std::int32_t>(tile_frames / segment_frames);
+  tile_segments = static_cast<std::int32_t>(
+      std::clamp<std::int64_t>((items.count + processors - 1) / processors, 1, tile_frames / segment_frames));
   item_tiles = (frames + segment_frames - 1) / segment_frames;
   tiles = tile_segments == 1 ? items.count * item_tiles : (items.count + tile_segments - 1) / tile_segments;
 }

@@ -48,12 +48,32 @@ __device__ __forceinline__ float sigmoid(float z) {
   return reciprocal_fast(1.0f + exp2_fast(-kLog2E * z));
 }
 
+// GELU without a branch: max(z, 0) - u * q(u) with u = |z| and q(u) = erfc(u / sqrt(2)) / 2 = exp(-u^2 / 2) * P(t),
+// t = 1 / (1 + 0.23 u): the form of Abramowitz and Stegun 7.1.26, with coefficients fitted for an even relative error
+// of q, 3.9e-8. In float32 the result is within 2.4e-7 of the true one, and within 5e-7 of it relatively down to z =
+// -2.
+__device__ __forceinline__ float gelu(float z) {
+  const float u = fabsf(z);
+  const float t = reciprocal_fast(fmaf(0.23f, u, 1.0f));
+  float p = -0.0767346099f;
+  p = fmaf(p, t, 0.281455934f);
+  p = fmaf(p, t, -0.258279055f);
+  p = fmaf(p, t, 0.27688694f);
+  p = fmaf(p, t, -0.0143196583f);
+  p = fmaf(p, t, 0.110722855f);
+  p = fmaf(p, t, 0.0882953182f);
+  p = fmaf(p, t, 0.0919722617f);
+  constexpr float kHalfLog2E = 0.72134752f;
+  const float q = p * t * exp2_fast(-kHalfLog2E * u * u);
+  return fmaf(-u, q, z < 0 ? 0.0f : z);
+}
+
 template <Activation kActivation>
 __device__ __forceinline__ float activate(float z) {
   if constexpr (kActivation == Activation::kRelu) return z < 0 ? 0.0f : z;
   if constexpr (kActivation == Activation::kLeakyRelu) return z < 0 ? 0.01f * z : z;
   if constexpr (kActivation == Activation::kSilu) return z * sigmoid(z);
-  if constexpr (kActivation == Activation::kGelu) return 0.5f * z * erfcf(-0.70710678118654752f * z);
+  if constexpr (kActivation == Activation::kGelu) return gelu(z);
   if constexpr (kActivation == Activation::kTanh) return tanhf(z);
   if constexpr (kActivation == Activation::kSigmoid) return sigmoid(z);
   return z;
@@ -105,6 +125,14 @@ template <typename Body>
 __device__ __forceinline__ void with_activation_of_taps(Activation activation, const Body& body) {
   if (activation == Activation::kSilu) return body([](float t) { return silu_of_log2(t); });
   with_activation(activation, body);
+}
+
+// The same, times the common scale.
+template <typename Body>
+__device__ __forceinline__ void with_scaled_activation_of_taps(Activation activation, const Body& body) {
+  if (activation == Activation::kSilu) return body([](float t) { return scaled_silu_of_log2(t); });
+  if (activation == Activation::kIdentity) return body([](float z) { return z * CommonScale::kScale; });
+  with_activation(activation, [&](auto function) { body([&](float z) { return function(z) * CommonScale::kScale; }); });
 }
 
 // A power of two that brings `largest` (not negative) into [2^14, 2^15), and its inverse; both normal numbers. The

@@ -293,8 +293,13 @@ cudaError_t launch_from(const BlockArgs& args, const BlockOptions& options, cuda
 
 cudaError_t launch_generic_block(const BlockArgs& block_args, const BlockOptions& options,
                                  cudaStream_t stream) noexcept {
+  int device = 0;
+  int processors = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
   BlockArgs args = block_args;
-  args.divide(Tile::kFrames);
+  args.divide(Tile::kFrames, processors);
   switch (options.x) {
     case Element::kBfloat16:
       return launch_from<__nv_bfloat16>(args, options, stream);

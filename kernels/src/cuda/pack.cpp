@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "cuda/float16.hpp"
+#include "cuda/tiles.hpp"
 
 namespace halotap::kernels::cuda {
 namespace {
@@ -27,9 +28,14 @@ std::vector<float> padded_floats(const std::vector<double>& values, std::int64_t
 
 ImageLayout image_layout(const LayerSpec& spec, Math math) {
   ImageLayout layout;
-  const std::int64_t steps = round_up(spec.in_channels, 16) / 16;
-  layout.in_padded =
-      16 * (steps <= 8 ? static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(steps))) : steps);
+  const std::int64_t whole_passes = spec.in_channels / Tile::kPassChannels;
+  const std::int64_t steps =
+      round_up(spec.in_channels % Tile::kPassChannels, Tile::kStepChannels) / Tile::kStepChannels;
+  layout.in_padded = whole_passes * Tile::kPassChannels;
+  if (steps > 0) {
+    layout.in_padded +=
+        Tile::kStepChannels * static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(steps)));
+  }
   layout.out_padded = round_up(spec.out_channels, 64);
   layout.terms = math == Math::kFp32 ? 2 : 1;
   layout.taps = layout.terms * layout.term_bytes();

@@ -22,7 +22,7 @@ namespace halotap::kernels::cuda {
 //   mix_bias   [out_padded] float32
 // Padding is zeros.
 struct ImageLayout {
-  std::int64_t in_padded = 0;   // in_channels rounded up to 16, 32, 64, 128 or a multiple of 16
+  std::int64_t in_padded = 0;   // in_channels rounded up to passes of 128 and one of 16, 32, 64 or 128
   std::int64_t out_padded = 0;  // out_channels rounded up to 64
   std::int64_t terms = 0;       // 2 for Math::kFp32, else 1
   std::int64_t mix = 0;

@@ -13,15 +13,16 @@ namespace halotap::kernels::cuda {
 namespace {
 
 Sm90Kernel kernel_of(const Sm90Plan& plan, const BlockOptions& options, bool compiled, Store store) {
+  const bool wide = plan.passes > 1;
   switch (options.x) {
     case Element::kBfloat16:
-      return sm90_kernel_bfloat16(plan, options.math, compiled, store);
+      return (wide ? sm90_wide_kernel_bfloat16 : sm90_kernel_bfloat16)(plan, options.math, compiled, store);
     case Element::kFloat16:
-      return sm90_kernel_float16(plan, options.math, compiled, store);
+      return (wide ? sm90_wide_kernel_float16 : sm90_kernel_float16)(plan, options.math, compiled, store);
     case Element::kFloat32:
       break;
   }
-  return sm90_kernel_float32(plan, options.math, compiled, store);
+  return (wide ? sm90_wide_kernel_float32 : sm90_kernel_float32)(plan, options.math, compiled, store);
 }
 
 // The driver's encoder of tensor maps, looked up once, so that the program needs no libcuda when it is linked.
@@ -116,8 +117,13 @@ cudaError_t prepare_sm90_block(const Sm90Plan& plan, const BlockOptions& options
 
 cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan, const BlockOptions& options,
                               cudaStream_t stream) noexcept {
+  int device = 0;
+  int processors = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
   BlockArgs args = block_args;
-  args.divide(plan.tile_frames);
+  args.divide(plan.tile_frames, processors);
   Sm90Launch launch;
   launch.plan = plan;
   CUtensorMap map = {};
@@ -130,8 +136,8 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
   // Short items lie side by side in a tile, as segments of a slab's rows, each with a window of its own. Longer rows
   // mean fewer slots.
   const bool segmented = args.tile_segments != 1;
-  const std::int64_t window =
-      plan.tap_rows || plan.pointwise ? args.segment_frames : args.segment_frames + args.halo_frames();
+  const std::int64_t halo_frames = plan.tap_rows ? 0 : args.halo_frames();
+  const std::int64_t window = args.segment_frames + halo_frames;
   if (segmented) {
     const std::int64_t window_bytes = (window + 3) / 4 * 4 * bytes;
     const std::int64_t row_room = std::int64_t{plan.slots} * plan.slab_bytes / slab_rows / 16 * 16;
@@ -145,11 +151,20 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
         std::max((args.tile_segments * window_bytes + 15) / 16 * 16, std::int64_t{plan.row_bytes}));
     launch.slab_bytes = slab_rows * launch.row_bytes;
     launch.slots = plan.slots * plan.slab_bytes / launch.slab_bytes;
-  } else {
-    launch.segment_samples = static_cast<std::int32_t>(plan.row_bytes / bytes);
+  }
+  // Only parts with columns of an item are computed, and of the last one's results only those count.
+  const int columns_used = args.tile_segments * args.segment_frames;
+  launch.plan.parts = (columns_used + Sm90::kPartFrames - 1) / Sm90::kPartFrames;
+  launch.plan.teams = std::min(plan.teams, launch.plan.parts);
+  for (int column = columns_used; column < launch.plan.parts * Sm90::kPartFrames; ++column) {
+    launch.absent |= std::uint32_t{1} << (column % Sm90::kPartFrames / 2 + column % 2 * 16);
+  }
+  if (!segmented) {
     launch.pad_bytes = plan.pad_bytes;
     launch.skipped_taps = plan.skipped_taps;
     launch.before_samples = static_cast<std::int32_t>(plan.pad_bytes / bytes) + plan.lead;
+    launch.segment_samples =
+        launch.before_samples + launch.plan.parts * Sm90::kPartFrames + static_cast<std::int32_t>(halo_frames);
   }
   launch.tap_stride_bytes =
       plan.tap_rows ? slab_rows / plan.boxes * launch.row_bytes : static_cast<std::int32_t>(args.dilation * bytes);
@@ -165,12 +180,14 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
   const bool compiled = plan.taps != 0 && !segmented;
   set_item_division(args, launch);
   if (args.tiles > std::int64_t{1} << 30) return cudaErrorInvalidValue;  // more frames than any card holds
-  int device = 0;
-  int processors = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
-  const int row_parts = (plan.row_blocks + 1) / 2;
+  // Pairs of row blocks are spread over blocks: all of them, or, with several passes, when there are processors left,
+  // since each block computes the depthwise anew.
+  const std::int64_t pairs = (plan.row_blocks + 1) / 2;
+  const std::int64_t most_parts =
+      plan.passes == 1 ? pairs : std::clamp<std::int64_t>(processors / args.tiles, 1, pairs);
+  const std::int64_t block_pairs = (pairs + most_parts - 1) / most_parts;
+  const int row_parts = static_cast<int>((pairs + block_pairs - 1) / block_pairs);
+  launch.block_rows = static_cast<std::int32_t>(2 * block_pairs);
   const auto columns = std::clamp<std::int64_t>(args.tiles, 1, std::max(processors / row_parts, 1));
   launch.block_tiles = static_cast<std::int32_t>(args.tiles / columns);
   launch.longer_blocks = static_cast<std::uint32_t>(args.tiles % columns);
@@ -180,7 +197,7 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(columns), static_cast<unsigned>(row_parts));
-  config.blockDim = dim3(Sm90::kThreads);
+  config.blockDim = dim3(plan.passes > 1 ? Sm90Roles<true>::kThreads : Sm90Roles<false>::kThreads);
   config.dynamicSmemBytes = static_cast<std::size_t>(plan.shared_bytes);
   config.stream = stream;
   config.attrs = &overlap;

@@ -16,10 +16,12 @@ struct Sm90Launch {
   Sm90Plan plan;
   std::int32_t block_tiles = 0;       // tiles of a block
   std::uint32_t longer_blocks = 0;    // the first so many blocks have one more
+  std::int32_t block_rows = 0;        // with several passes: rows of y of a block, 64 each
   std::uint32_t item_multiplier = 0;  // see TilePlace
   std::uint32_t item_shift = 0;
-  bool gather = false;     // samples are copied one by one
-  std::int32_t slots = 0;  // slabs in a crew's ring
+  std::uint32_t absent = 0;  // columns of each tile's last part that are no item's: bits as in Magnitudes
+  bool gather = false;       // samples are copied one by one
+  std::int32_t slots = 0;    // slabs in a crew's ring
   std::int32_t slab_bytes = 0;
   std::int32_t row_bytes = 0;        // from one channel's row of a slab to the next
   std::int32_t segment_samples = 0;  // of a row, for each item of a gathered tile
@@ -37,9 +39,12 @@ enum class Store { kQuads, kSamples };
 using Sm90Kernel = void (*)(BlockArgs, Sm90Launch, CUtensorMap);
 
 // The kernel for samples of one type, each compiled on its own. `compiled`: with the plan's compiled taps, else with
-// taps in a loop. [any thread]
+// taps in a loop. `wide` ones are for plans of several passes. [any thread]
 Sm90Kernel sm90_kernel_float32(const Sm90Plan& plan, Math math, bool compiled, Store store);
 Sm90Kernel sm90_kernel_bfloat16(const Sm90Plan& plan, Math math, bool compiled, Store store);
 Sm90Kernel sm90_kernel_float16(const Sm90Plan& plan, Math math, bool compiled, Store store);
+Sm90Kernel sm90_wide_kernel_float32(const Sm90Plan& plan, Math math, bool compiled, Store store);
+Sm90Kernel sm90_wide_kernel_bfloat16(const Sm90Plan& plan, Math math, bool compiled, Store store);
+Sm90Kernel sm90_wide_kernel_float16(const Sm90Plan& plan, Math math, bool compiled, Store store);
 
 }  // namespace halotap::kernels::cuda

@@ -3,7 +3,7 @@
 namespace halotap::kernels::cuda {
 
 Sm90Kernel sm90_kernel_bfloat16(const Sm90Plan& plan, Math math, bool compiled, Store store) {
-  return kernel_of<__nv_bfloat16>(plan, math, compiled, store);
+  return kernel_of<__nv_bfloat16, false>(plan, math, compiled, store);
 }
 
 }  // namespace halotap::kernels::cuda

@@ -9,19 +9,11 @@ namespace {
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 
-}  // namespace
-
-namespace {
-
 // The plan with tiles of so many frames, if it fits.
 std::optional<Sm90Plan> plan_with(const LayerSpec& spec, const BlockOptions& options, std::int64_t tile_frames) {
   const std::int64_t bytes = element_bytes(options.x);
   Sm90Plan plan;
   plan.pointwise = spec.type == LayerType::kPointwise;
-  plan.dilation = spec.dilation <= 2 ? static_cast<std::int32_t>(spec.dilation) : 0;
-  if (!plan.tap_rows && !plan.pointwise) {
-    plan.any_dilation = static_cast<std::int32_t>(spec.dilation < 4 ? spec.dilation : 4 + spec.dilation % 4);
-  }
   const std::int64_t unit = 16 / bytes;
   std::int64_t window = tile_frames + spec.halo_frames();
   plan.tap_rows = window > Sm90::kMaxBoxFrames - 8 || window > spec.kernel_size * tile_frames;
@@ -59,27 +51,50 @@ std::optional<Sm90Plan> plan_with(const LayerSpec& spec, const BlockOptions& opt
   const std::int64_t row_bytes = packed_bytes + plan.pad_bytes;
   if (row_bytes / bytes > Sm90::kMaxBoxFrames) return std::nullopt;
 
-  const std::int64_t team_warps = (spec.in_channels + Sm90::kWarpChannels - 1) / Sm90::kWarpChannels;
+  const std::int64_t in_padded = image_layout(spec, options.math).in_padded;
+  const std::int64_t pass_channels = std::min<std::int64_t>(in_padded, Tile::kPassChannels);
+  const std::int64_t passes = round_up(in_padded, Tile::kPassChannels) / Tile::kPassChannels;
+  const std::int64_t team_warps = passes > 1 ? Tile::kPassChannels / Sm90::kWarpChannels
+                                             : round_up(spec.in_channels, Sm90::kWarpChannels) / Sm90::kWarpChannels;
   const std::int64_t rows = team_warps * Sm90::kWarpChannels;
   const std::int64_t boxes = plan.tap_rows ? spec.kernel_size : 1;
   const std::int64_t slab_bytes = boxes * rows * row_bytes;
-  const std::int64_t in_padded = image_layout(spec, options.math).in_padded;
   const std::int64_t terms = options.math == Math::kFp32 ? 2 : 1;
-  const std::int64_t stage_bytes = terms * in_padded * Tile::kFrames * 2;
+  const std::int64_t stage_bytes = terms * pass_channels * Tile::kFrames * 2;
 
-  // As many crews as there are warps and room for. Then a second stage for each, so that a tile is computed while the
-  // one before is mixed; then more slabs on the way. A crew of three teams is busy all the time with tiles of four
-  // parts.
   const std::int64_t parts = tile_frames / Sm90::kPartFrames;
-  const std::int64_t teams = std::min<std::int64_t>(team_warps == 3 ? 4 : 3, parts);
-  const std::int64_t room = Sm90::kSharedBytes - Sm90::kFixedBytes;
-  std::int64_t crews = Sm90::kDepthwiseWarps / (team_warps * teams);
-  const auto slots_beside = [&](std::int64_t stages) {
-    return std::min((room / crews - stages * stage_bytes) / slab_bytes, Sm90::kMaxSlabs / crews);
-  };
-  while (crews > 0 && slots_beside(1) < 1) --crews;
-  if (crews == 0) return std::nullopt;
-  const std::int64_t stages = slots_beside(2) >= std::min<std::int64_t>(slots_beside(1), 2) ? 2 : 1;
+  const std::int64_t taps_bytes = spec.kernel_size * in_padded * 4;
+  const std::int64_t room = Sm90::kSharedBytes - Sm90::kFixedBytes - taps_bytes;
+  if (room < 0) return std::nullopt;
+  std::int64_t teams = 0;
+  std::int64_t crews = 1;
+  std::int64_t stages = 0;
+  std::int64_t slots = 0;
+  if (passes == 1) {
+    // As many crews as there are warps and room for. Then a second stage for each, so that a tile is computed while the
+    // one before is mixed; then more slabs on the way. A crew of three teams is busy all the time with tiles of four
+    // parts.
+    teams = std::min<std::int64_t>(team_warps == 3 ? 4 : 3, parts);
+    crews = Sm90Roles<false>::kDepthwiseWarps / (team_warps * teams);
+    const auto slots_beside = [&](std::int64_t some_stages) {
+      return std::min((room / crews - some_stages * stage_bytes) / slab_bytes, Sm90::kMaxSlabs / crews);
+    };
+    while (crews > 0 && slots_beside(1) < 1) --crews;
+    if (crews == 0) return std::nullopt;
+    stages = slots_beside(2) >= std::min<std::int64_t>(slots_beside(1), 2) ? 2 : 1;
+    slots = slots_beside(stages);
+  } else {
+    // All passes of a tile are kept in stages while its rows of y are computed, 64 after 64. Then a second slab, so
+    // that one is on the way while one is read; then stages for passes of the next tile.
+    teams = Sm90Roles<true>::kDepthwiseWarps / team_warps;
+    const auto stages_beside = [&](std::int64_t some_slots) {
+      return std::min<std::int64_t>((room - some_slots * slab_bytes) / stage_bytes, 2 * passes);
+    };
+    slots = stages_beside(2) >= passes ? 2 : 1;
+    stages = stages_beside(slots);
+    if (stages < passes) return std::nullopt;
+    slots = std::min<std::int64_t>((room - stages * stage_bytes) / slab_bytes, Sm90::kMaxSlabs);
+  }
 
   plan.tile_frames = static_cast<std::int32_t>(tile_frames);
   plan.parts = static_cast<std::int32_t>(parts);
@@ -87,7 +102,8 @@ std::optional<Sm90Plan> plan_with(const LayerSpec& spec, const BlockOptions& opt
   plan.teams = static_cast<std::int32_t>(teams);
   plan.crews = static_cast<std::int32_t>(crews);
   plan.stages = static_cast<std::int32_t>(stages);
-  plan.slots = static_cast<std::int32_t>(slots_beside(stages));
+  plan.slots = static_cast<std::int32_t>(slots);
+  plan.passes = static_cast<std::int32_t>(passes);
   plan.row_blocks = static_cast<std::int32_t>(round_up(spec.out_channels, 64) / 64);
   plan.stage_bytes = static_cast<std::int32_t>(stage_bytes);
   plan.box_frames = static_cast<std::int32_t>(row_bytes / bytes);
@@ -96,7 +112,7 @@ std::optional<Sm90Plan> plan_with(const LayerSpec& spec, const BlockOptions& opt
   plan.tap_stride_bytes = static_cast<std::int32_t>(plan.tap_rows ? rows * row_bytes : spec.dilation * bytes);
   plan.slab_bytes = static_cast<std::int32_t>(slab_bytes);
   plan.shared_bytes =
-      static_cast<std::int32_t>(Sm90::kFixedBytes + crews * (plan.slots * slab_bytes + stages * stage_bytes));
+      static_cast<std::int32_t>(Sm90::kFixedBytes + taps_bytes + crews * (slots * slab_bytes + stages * stage_bytes));
   return plan;
 }
 
@@ -104,8 +120,7 @@ std::optional<Sm90Plan> plan_with(const LayerSpec& spec, const BlockOptions& opt
 
 std::optional<Sm90Plan> sm90_plan(const LayerSpec& spec, const BlockOptions& options) {
   if (options.x != options.y) return std::nullopt;
-  if (spec.in_channels % 16 != 0 || spec.in_channels > Tile::kPassChannels) return std::nullopt;
-  if (spec.out_channels % 16 != 0) return std::nullopt;
+  if (spec.in_channels % 16 != 0 || spec.out_channels % 16 != 0) return std::nullopt;
   // Shorter tiles read their halos more often, and leave half of each product without use.
   const auto whole = plan_with(spec, options, Tile::kFrames);
   return whole ? whole : plan_with(spec, options, Tile::kFrames / 2);

@@ -37,34 +37,43 @@ struct Sm90Plan {
   std::int32_t teams = 0;        // of a crew: team t computes parts t, t + teams, ... of all its tiles
   std::int32_t crews = 0;        // crew c computes tiles c, c + crews, ... of a block
   std::int32_t slots = 0;        // slabs in each crew's ring
-  std::int32_t row_blocks = 0;   // 64 rows of y: both warpgroups of the mix share a stage when there are two or more
+  std::int32_t passes = 0;       // of up to 128 channels each, over which a frame is summed
+  std::int32_t row_blocks = 0;   // 64 rows of y
   std::int32_t stages = 0;       // of split activations in each crew's ring: 64 columns each
   std::int32_t stage_bytes = 0;
   std::int32_t shared_bytes = 0;
 };
 
+// The warps of a block and the registers of a thread, at the start and then by role. A block of several passes has
+// fewer warps for the depthwise, since its mix keeps sums of passes and of the pass.
+template <bool kWide>
+struct Sm90Roles {
+  static constexpr int kMixWarps = 8;                     // two warpgroups
+  static constexpr int kDepthwiseWarps = kWide ? 8 : 12;  // two or three warpgroups
+  static constexpr int kLaunchRegisters = kWide ? 128 : 96;
+  static constexpr int kMixRegisters = kWide ? 168 : 128;
+  static constexpr int kDepthwiseRegisters = kWide ? 88 : 72;
+  static constexpr int kThreads = (kMixWarps + kDepthwiseWarps) * 32;
+  static_assert(kMixWarps * kMixRegisters + kDepthwiseWarps * kDepthwiseRegisters <= kThreads / 32 * kLaunchRegisters);
+  static_assert(kThreads * kLaunchRegisters <= 65536);
+};
+
 struct Sm90 {
-  static constexpr int kMixWarps = 8;         // two warpgroups
-  static constexpr int kDepthwiseWarps = 12;  // three warpgroups
+  static constexpr int kMixWarps = 8;
+  static constexpr int kMostDepthwiseWarps = Sm90Roles<false>::kDepthwiseWarps;
   static constexpr int kPartFrames = 16;
   static constexpr int kMaxParts = Tile::kFrames / kPartFrames;  // of a tile
   static constexpr int kWarpChannels = 32;
   static constexpr int kMaxSteps = Tile::kPassChannels / Tile::kStepChannels;
-  static constexpr int kThreads = (kMixWarps + kDepthwiseWarps) * 32;
-  // Registers of a thread: at the start, then by role.
-  static constexpr int kLaunchRegisters = 96;
-  static constexpr int kMixRegisters = 128;
-  static constexpr int kDepthwiseRegisters = 72;
-  static_assert(kMixWarps * kMixRegisters + kDepthwiseWarps * kDepthwiseRegisters <= kThreads / 32 * kLaunchRegisters);
   // Named barriers: 1 to 6 are the teams'; then two tell which warpgroup of the mix multiplies.
-  static constexpr int kTurnBarrier = 1 + kDepthwiseWarps / 2;
+  static constexpr int kTurnBarrier = 1 + kMostDepthwiseWarps / 2;
   static constexpr int kMaxSlabs = 16;             // of all crews
-  static constexpr int kMaxStages = 12;            // likewise
+  static constexpr int kMaxStages = 16;            // likewise
   static constexpr int kSharedBytes = 227 * 1024;  // what a block may have
   static constexpr int kMaxBoxFrames = 256;        // of a bulk tensor copy
   // What undoes each frame's scale, and whether it is of use, a stage; maxima and scales of frames a warp.
   static constexpr int kScaleBytes =
-      kMaxStages * (Tile::kFrames + kMaxParts) * 4 + 2 * kDepthwiseWarps * kPartFrames * 4;
+      kMaxStages * (Tile::kFrames + kMaxParts) * 4 + 2 * kMostDepthwiseWarps * kPartFrames * 4;
   static constexpr int kRowBytes = 2 * 64 * 8;  // scale and bias of each row
   static constexpr int kFixedBytes = kScaleBytes + kRowBytes + 2 * (kMaxSlabs + kMaxStages) * 8;
 };

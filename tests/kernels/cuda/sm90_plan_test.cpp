@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cuda/block_args.hpp"
 #include "random_stack.hpp"
 
@@ -52,7 +54,7 @@ TEST(Sm90Plan, ShortensTilesForLongHalos) {
 TEST(Sm90Plan, LeavesOtherChannelCountsAndMixedSampleTypesToTheGenericBlock) {
   EXPECT_FALSE(sm90_plan(spec_of(120, 128, 5, 2), {}));
   EXPECT_FALSE(sm90_plan(spec_of(128, 120, 5, 2), {}));
-  EXPECT_FALSE(sm90_plan(spec_of(144, 128, 5, 2), {}));
+  EXPECT_FALSE(sm90_plan(spec_of(896, 128, 5, 2), {}));  // too much for one block
   EXPECT_FALSE(sm90_plan(spec_of(128, 128, 513, 512), {}));
   EXPECT_FALSE(sm90_plan(spec_of(128, 128, 5, 2), {Math::kFp32, Element::kFloat32, Element::kBfloat16}));
 }
@@ -69,12 +71,24 @@ TEST(Sm90Plan, BeginsRowsEarlyWhereBulkCopiesAndQuadsOfTapsAskForIt) {
   EXPECT_FALSE(sm90_plan(same, {})->bulk);  // one frame to the left: no number of taps of dilation 2 makes that even
 }
 
+TEST(Sm90Plan, KeepsAllPassesOfATileInStages) {
+  const auto plan = sm90_plan(spec_of(256, 256, 5, 2), {});
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->passes, 2);
+  EXPECT_EQ(plan->row_blocks, 4);
+  EXPECT_EQ(plan->stages, 4);  // those of the next tile too
+  EXPECT_EQ(plan->slots, 2);
+  EXPECT_EQ(sm90_plan(spec_of(512, 512, 5, 2), {})->stages, 4);
+  EXPECT_EQ(sm90_plan(spec_of(640, 640, 5, 2), {})->slots, 1);
+  EXPECT_EQ(sm90_plan(spec_of(1024, 64, 5, 2), {Math::kTf32})->passes, 8);
+}
+
 TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
   int taken = 0;
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     Random random(seed);
-    LayerSpec spec = spec_of(16 * draw(random, 1, 8), 16 * draw(random, 1, 64), draw(random, 1, draw(random, 1, 40)),
-                             draw(random, 1, draw(random, 1, 80)));
+    LayerSpec spec = spec_of(16 * draw(random, 1, toss(random) ? 8 : 64), 16 * draw(random, 1, 64),
+                             draw(random, 1, draw(random, 1, 40)), draw(random, 1, draw(random, 1, 80)));
     if (spec.halo_frames() % 2 == 0 && toss(random)) spec.padding = Padding::kSame;
     const auto element = static_cast<Element>(draw(random, 0, 2));
     const auto plan = sm90_plan(spec, {static_cast<Math>(draw(random, 0, 3)), element, element});
@@ -86,11 +100,19 @@ TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
     ASSERT_LE(plan->crews * plan->slots, Sm90::kMaxSlabs) << seed;
     ASSERT_GE(plan->stages, 1) << seed;
     ASSERT_LE(plan->crews * plan->stages, Sm90::kMaxStages) << seed;
-    ASSERT_LE(plan->crews * plan->teams * plan->team_warps, Sm90::kDepthwiseWarps) << seed;
+    ASSERT_LE(plan->crews * plan->teams * plan->team_warps,
+              plan->passes > 1 ? Sm90Roles<true>::kDepthwiseWarps : Sm90Roles<false>::kDepthwiseWarps)
+        << seed;
+    if (plan->passes > 1) {
+      ASSERT_GE(plan->stages, plan->passes) << seed;
+      ASSERT_EQ(plan->crews, 1) << seed;
+    }
     // A team that had no part of some tile would miss a phase of its barriers.
     ASSERT_LE(plan->teams, plan->parts) << seed;
     ASSERT_EQ(plan->parts * Sm90::kPartFrames, plan->tile_frames) << seed;
-    ASSERT_GE(plan->team_warps * Sm90::kWarpChannels, spec.in_channels) << seed;
+    ASSERT_GE(plan->team_warps * Sm90::kWarpChannels, std::min<std::int64_t>(spec.in_channels, Tile::kPassChannels))
+        << seed;
+    ASSERT_GE(plan->passes * Tile::kPassChannels, spec.in_channels) << seed;
     ASSERT_EQ(plan->row_bytes % 32, 16) << seed;
     ASSERT_LE(plan->box_frames, Sm90::kMaxBoxFrames) << seed;
     ASSERT_EQ(plan->slab_bytes, plan->boxes * plan->team_warps * Sm90::kWarpChannels * plan->row_bytes) << seed;
@@ -116,22 +138,31 @@ TEST(BlockArgs, DividesLongItemsIntoTilesAndPutsShortOnesSideBySide) {
   BlockArgs args;
   args.items.count = 3;
   args.items.first.frames = 100;
-  args.divide(32);
+  args.divide(32, 132);
   EXPECT_EQ(args.segment_frames, 32);
   EXPECT_EQ(args.tile_segments, 1);
   EXPECT_EQ(args.item_tiles, 4);
   EXPECT_EQ(args.tiles, 12);
 
   args.items.first.frames = 5;
-  args.divide(32);
+  args.divide(32, 132);
   EXPECT_EQ(args.segment_frames, 8);
+  EXPECT_EQ(args.tile_segments, 1);  // a processor for each
+  EXPECT_EQ(args.tiles, 3);
+  args.items.count = 9;
+  args.divide(32, 4);
+  EXPECT_EQ(args.tile_segments, 3);
+  EXPECT_EQ(args.tiles, 3);
+  args.items.count = 100;
+  args.divide(32, 4);
   EXPECT_EQ(args.tile_segments, 4);
-  EXPECT_EQ(args.tiles, 1);
+  EXPECT_EQ(args.tiles, 25);
+  args.items.count = 3;
 
   const Item none;
   args.items.table = &none;
   args.items.max_frames = 20;
-  args.divide(32);
+  args.divide(32, 132);
   EXPECT_EQ(args.segment_frames, 20);
   EXPECT_EQ(args.tile_segments, 1);
   EXPECT_EQ(args.tiles, 3);

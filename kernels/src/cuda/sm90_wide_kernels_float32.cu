@@ -1,0 +1,9 @@
+#include "cuda/sm90_kernels.cuh"
+
+namespace halotap::kernels::cuda {
+
+Sm90Kernel sm90_wide_kernel_float32(const Sm90Plan& plan, Math math, bool compiled, Store store) {
+  return kernel_of<float, true>(plan, math, compiled, store);
+}
+
+}  // namespace halotap::kernels::cuda
