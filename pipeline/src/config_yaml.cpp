@@ -8,12 +8,54 @@ namespace halotap::pipeline {
 namespace {
 
 constexpr double kMaxRingCapacityMs = 3600e3;  // an hour
+constexpr double kMaxBudgetMs = 3600e3;        // an hour
+constexpr std::int64_t kMaxChunksOnEnd = 1000000;
 constexpr std::size_t kMaxSinks = 64;
 constexpr std::size_t kMaxStages = 64;
+
+LatencyConfig read_latency(const YamlValue& value) {
+  LatencyConfig latency;
+  YamlMap map = value.map();
+  if (const auto budget = map.optional("budget_ms")) latency.budget_ms = budget->positive_number(kMaxBudgetMs);
+  if (const auto policy = map.optional("on_miss")) {
+    latency.on_miss = policy->word({OnMiss::kCount, OnMiss::kSkipToLatest, OnMiss::kHoldLast, OnMiss::kStop});
+    if (latency.on_miss != OnMiss::kCount && !latency.budget_ms) policy->refuse("count where there is no budget_ms");
+  }
+  if (const auto chunks = map.optional("miss_after")) latency.miss_after = chunks->integer(1, kMaxChunksOnEnd);
+  if (const auto chunks = map.optional("recover_after")) latency.recover_after = chunks->integer(1, kMaxChunksOnEnd);
+  if (const auto found = map.optional("budgets_ms")) {
+    YamlMap budgets = found->map();
+    const double most = latency.budget_ms.value_or(kMaxBudgetMs);
+    const auto read = [&](const char* part, std::optional<double>& budget_ms) {
+      if (const auto budget = budgets.optional(part)) budget_ms = budget->positive_number(most);
+    };
+    read("source", latency.budgets.source_ms);
+    read("engine", latency.budgets.engine_ms);
+    read("stages", latency.budgets.stages_ms);
+    read("sinks", latency.budgets.sinks_ms);
+    budgets.refuse_unknown_keys();
+  }
+  map.refuse_unknown_keys();
+  return latency;
+}
 
 }  // namespace
 
 static std::string_view to_string(OnFull) { return "drop_newest"; }
+
+std::string_view to_string(OnMiss policy) {
+  switch (policy) {
+    case OnMiss::kCount:
+      return "count";
+    case OnMiss::kSkipToLatest:
+      return "skip_to_latest";
+    case OnMiss::kHoldLast:
+      return "hold_last";
+    case OnMiss::kStop:
+      return "stop";
+  }
+  return "?";
+}
 
 PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   YamlFile yaml(file, Fault::kConfig);
@@ -45,6 +87,8 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
     if (const auto on_full = ring.optional("on_full")) config.on_full = on_full->word({OnFull::kDropNewest});
     ring.refuse_unknown_keys();
   }
+
+  if (const auto latency = root.optional("latency")) config.latency = read_latency(*latency);
 
   if (const auto stages = root.optional("stages")) {
     for (const YamlValue& entry : stages->list(0, kMaxStages)) config.stages.push_back(read_stage(entry));

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "halotap/pipeline/engine.hpp"
@@ -14,6 +16,29 @@ namespace halotap::pipeline {
 // What to do with a block that finds the ring full.
 enum class OnFull { kDropNewest };
 
+// What to do while chunks come too late (docs/pipeline-file.md).
+enum class OnMiss { kCount, kSkipToLatest, kHoldLast, kStop };
+std::string_view to_string(OnMiss policy);
+
+// The parts of a chunk's way through the machine, whose times add up to the whole: waiting in the device and in rings
+// until it is taken, the engine, the stages behind it, and the sinks until the last of them has taken it.
+struct PartBudgets {
+  std::optional<double> source_ms;  // each > 0, at most budget_ms
+  std::optional<double> engine_ms;
+  std::optional<double> stages_ms;
+  std::optional<double> sinks_ms;
+};
+
+// How long a chunk may take, from the intended capture instant of its last input frame until every sink has taken what
+// came of it. Algorithmic latency is not in it.
+struct LatencyConfig {
+  std::optional<double> budget_ms;  // milliseconds, > 0, at most an hour; none: nothing is ever late
+  OnMiss on_miss = OnMiss::kCount;  // needs budget_ms when it is another
+  std::int64_t miss_after = 3;      // late chunks on end until on_miss acts, 1 to 1000000
+  std::int64_t recover_after = 8;   // chunks on time, on end, until it is left, 1 to 1000000
+  PartBudgets budgets;              // misses of a part are counted, and on_miss does not act on them
+};
+
 // The contents of a `format: halotap-pipeline/1` file (docs/pipeline-file.md). Endpoints stay text: only io reads them.
 struct PipelineConfig {
   std::string source_uri;
@@ -23,6 +48,7 @@ struct PipelineConfig {
   std::int64_t chunk_frames = 64;  // frames, 1 to kMaxChunkFrames (pipeline.hpp)
   double ring_capacity_ms = 500;   // milliseconds, > 0, at most an hour
   OnFull on_full = OnFull::kDropNewest;
+  LatencyConfig latency;
   std::vector<StageEntry> stages;      // 0 to 64, in the order in which they run
   std::vector<std::string> sink_uris;  // 1 to 64
   std::string record_file;             // where the input is kept; empty: nowhere
