@@ -39,12 +39,19 @@ class Sink {
   // system's reason, for instance a full disk) or DeviceError.
   virtual void write(const float* samples, std::int64_t frames) = 0;
 
+  // Appends frames that stand in the place of late ones: the last good frame, again and again. A format that can mark
+  // them does.
+  virtual void write_held(const float* samples, std::int64_t frames) { write(samples, frames); }
+
   // Takes an event that comes before the frames written next. Throws as write does. A format that has no place for
   // events leaves them out.
   virtual void write_event([[maybe_unused]] const pipeline::StageEvent& event) {}
 
   // Whether write waits for a device that plays what it gets: such a sink needs no other pace, and bears none.
   virtual bool sets_pace() const { return false; }
+
+  // The names of the threads that it runs besides the caller's.
+  virtual std::vector<std::string> threads() const { return {}; }
 
   // Completes the output with the frames written so far, be they fewer than SinkSpec announced. Throws DataError.
   virtual void finish() = 0;
