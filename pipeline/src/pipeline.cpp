@@ -43,7 +43,9 @@ struct Pipeline::Impl {
   };
 
   Impl(const Model& model, const PipelineSpec& spec)
-      : streams(spec.streams),
+      : clock(spec.clock != nullptr ? *spec.clock : monotonic_clock()),
+        worker_threads(spec.worker_threads),
+        streams(spec.streams),
         in_channels(model.stack->in_channels()),
         out_channels(model.stack->out_channels()),
         ring(streams * in_channels, std::max(spec.ring_capacity_frames, spec.chunks.max_frames)),
@@ -73,6 +75,7 @@ struct Pipeline::Impl {
   }
 
   Step process(std::int64_t frames) noexcept {
+    const Instant begun = clock.now();
     ring.pop(input.data(), frames);
     frames_taken.store(frames_taken.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(frames),
                        std::memory_order_release);  // pairs with ring_counters: what was taken had been offered
@@ -83,12 +86,14 @@ struct Pipeline::Impl {
     // Every entry is well formed by construction, and all streams advance together.
     const Status status = engine.process(chunks);
     assert(status == Status::kOk || status == Status::kDeviceFailed);
-    return behind_stages({frames, status == Status::kOk ? chunks.front().frames_emitted : 0, output.data(), status, {}},
-                         false);
+    Step step{frames, status == Status::kOk ? chunks.front().frames_emitted : 0, output.data(), status, {}};
+    step.begun = begun;
+    return behind_stages(step, false);
   }
 
   Step flush() noexcept {
     Step step{0, 0, output.data(), Status::kOk, {}};
+    step.begun = clock.now();
     for (std::int64_t s = 0; s < streams && step.status == Status::kOk; ++s) {
       step.status = engine.flush(ids[static_cast<std::size_t>(s)], output_of(s), step.frames_out);
       assert(step.status == Status::kOk || step.status == Status::kDeviceFailed);
@@ -98,13 +103,21 @@ struct Pipeline::Impl {
 
   // The step as it is behind the stages, which are to end the recording too or not.
   Step behind_stages(Step step, bool finish) noexcept {
+    step.computed = clock.now();
+    step.staged = step.computed;
     if (stages->size() == 0 || step.status != Status::kOk) return step;
     stages->begin();
     stages->feed(step.samples, step.frames_out);
     if (finish) stages->finish();
-    return {step.frames_in, stages->frames(), stages->samples(), step.status, stages->events()};
+    step.staged = clock.now();
+    step.frames_out = stages->frames();
+    step.samples = stages->samples();
+    step.events = stages->events();
+    return step;
   }
 
+  const Clock& clock;
+  const std::int64_t worker_threads;
   const std::int64_t streams;
   const std::int64_t in_channels;
   const std::int64_t out_channels;
@@ -142,6 +155,10 @@ std::int64_t Pipeline::push(const float* samples, std::int64_t frames) noexcept 
 
 std::int64_t Pipeline::writable_frames() const noexcept HALOTAP_NONBLOCKING { return impl_->ring.writable_frames(); }
 
+std::int64_t Pipeline::missing_frames() const noexcept HALOTAP_NONBLOCKING {
+  return std::max<std::int64_t>(impl_->chunker.next_frames() - impl_->ring.readable_frames(), 0);
+}
+
 Pipeline::Step Pipeline::step() noexcept HALOTAP_NONBLOCKING {
   const std::int64_t frames = impl_->chunker.next_frames();
   if (impl_->ring.readable_frames() < frames) return {};
@@ -164,6 +181,8 @@ std::int64_t Pipeline::latency_frames() const noexcept {
   return impl_->engine.latency_frames() + impl_->stages->latency_frames();
 }
 
+const Clock& Pipeline::clock() const noexcept HALOTAP_NONBLOCKING { return impl_->clock; }
+std::int64_t Pipeline::worker_threads() const noexcept { return impl_->worker_threads; }
 const Engine& Pipeline::engine() const noexcept { return impl_->engine; }
 
 RingCounters Pipeline::ring_counters() const noexcept {

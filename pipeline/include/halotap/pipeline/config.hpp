@@ -36,7 +36,7 @@ struct LatencyConfig {
   OnMiss on_miss = OnMiss::kCount;  // needs budget_ms when it is another
   std::int64_t miss_after = 3;      // late chunks on end until on_miss acts, 1 to 1000000
   std::int64_t recover_after = 8;   // chunks on time, on end, until it is left, 1 to 1000000
-  PartBudgets budgets;              // misses of a part are counted, and on_miss does not act on them
+  PartBudgets budgets = {};         // misses of a part are counted, and on_miss does not act on them
 };
 
 // The contents of a `format: halotap-pipeline/1` file (docs/pipeline-file.md). Endpoints stay text: only io reads them.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "halotap/kernels/annotations.hpp"
+#include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/stage.hpp"
@@ -40,6 +41,7 @@ struct PipelineSpec {
   std::int64_t ring_capacity_frames = 1024;  // raised to the longest chunk when smaller
   std::int64_t worker_threads = 0;           // as in EngineSpec
   std::vector<StageEntry> stages = {};       // what follows the engine, in order
+  const Clock* clock = nullptr;              // what dates the steps, outliving the pipeline; null: the system's
 };
 
 // Takes blocks of any size on one side, gives results chunk by chunk on the other.
@@ -68,7 +70,12 @@ class Pipeline {
     const float* samples = nullptr;  // [frames_out, streams, output().channels], valid until the next call
     Status status = Status::kOk;     // kDeviceFailed: nothing came out, and nothing will
     std::span<const StageEvent> events = {};  // of the stages, in order; valid until the next call
+    Instant begun = {};                       // when it was taken from the ring,
+    Instant computed = {};                    // left the engine,
+    Instant staged = {};                      // and left the stages
   };
+  // Frames that the ring lacks for the next chunk; 0: step has one. [worker]
+  std::int64_t missing_frames() const noexcept HALOTAP_NONBLOCKING;
   // Processes one chunk if the ring holds it. [worker]
   Step step() noexcept HALOTAP_NONBLOCKING;
   // Ends the recording, one piece a call, once the producer has stopped: first the last, shorter chunks, then the
@@ -84,6 +91,9 @@ class Pipeline {
   // frame waits for its chunk to fill is not in it. [any thread]
   std::int64_t latency_frames() const noexcept;
 
+  // As its spec has them. [any thread]
+  const Clock& clock() const noexcept HALOTAP_NONBLOCKING;
+  std::int64_t worker_threads() const noexcept;
   // The engine inside, for its constants and counters. [any thread]
   const Engine& engine() const noexcept;
   // A consistent snapshot. [any thread]
