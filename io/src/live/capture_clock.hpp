@@ -31,6 +31,9 @@ class CaptureClock {
   };
   // A block of `frames` (at least 1) frames whose delivery is at `now`. Returns the loss that this block made known.
   Loss on_block(std::int64_t now_ns, std::int64_t frames) noexcept HALOTAP_NONBLOCKING;
+  // When the last frame of the last block was meant to be delivered, as far as the clock can tell: on the line that the
+  // least lateness draws.
+  std::int64_t intended_ns() const noexcept HALOTAP_NONBLOCKING;
   // The next block is the first of a device that was opened anew: what is missing until it comes is a loss.
   void on_reopen() noexcept HALOTAP_NONBLOCKING { reopened_ = true; }
 

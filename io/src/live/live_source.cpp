@@ -35,12 +35,20 @@ std::int64_t LiveSource::read(float* samples, std::int64_t frames) {
   check_rate();
   const Clock::time_point deadline = Clock::now() + kPatience;
   for (;;) {
-    if (const std::int64_t got = capture_->read(samples, frames); got > 0) return got;
+    if (const std::int64_t got = capture_->read(samples, frames); got > 0) {
+      has_read_ = true;
+      return got;
+    }
     if (Clock::now() >= deadline || capture_->is_at_gap()) break;
     std::this_thread::sleep_for(pause_);
   }
   if (const std::string failure = keeper_->failure(); !failure.empty()) throw DeviceError(failure);
   return 0;
+}
+
+std::optional<pipeline::Instant> LiveSource::capture_time() const {
+  if (!has_read_) return std::nullopt;
+  return pipeline::Instant(std::chrono::nanoseconds(capture_->captured_ns()));
 }
 
 void LiveSource::check_rate() const {

@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "halotap/io/source.hpp"
 #include "live/capture.hpp"
@@ -20,6 +23,9 @@ class LiveSource final : public Source {
   using Source::read;
   std::int64_t read(float* samples, std::int64_t frames) override;
   Gap take_gap() override { return capture_->take_gap(); }
+  std::optional<pipeline::Instant> capture_time() const override;
+  Waiting waiting() const override { return {capture_->waiting_frames(), capture_->capacity_frames()}; }
+  std::vector<std::string> threads() const override { return {"capture", "capture keeper"}; }
 
  private:
   void check_rate() const;
@@ -29,6 +35,7 @@ class LiveSource final : public Source {
   std::unique_ptr<DeviceKeeper> keeper_;
   std::string name_;
   std::chrono::nanoseconds pause_;
+  bool has_read_ = false;
 };
 
 }  // namespace halotap::io

@@ -3,6 +3,7 @@
 #include <soxr.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <sstream>
@@ -61,6 +62,22 @@ class ResampledSource final : public Source {
     source_ended_ = false;
     return gap;
   }
+
+  // Output frame m stands for the instant m / rate_hz of its recording, so the filter's delay counts as waiting.
+  std::optional<pipeline::Instant> capture_time() const override {
+    const std::optional<pipeline::Instant> last_read = source_->capture_time();
+    const std::int64_t given = frames_made_ - (output_frames_ - output_at_);
+    if (!last_read || given == 0) return std::nullopt;
+    const double behind_s =
+        static_cast<double>(frames_read_ - 1) / from_hz_ - static_cast<double>(given - 1) / info_.rate_hz;
+    return *last_read - std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(behind_s));
+  }
+  // In frames of the output; those in the filter are not among them.
+  Waiting waiting() const override {
+    const Waiting waiting = source_->waiting();
+    return {frames_after(waiting.frames), frames_after(waiting.capacity_frames)};
+  }
+  std::vector<std::string> threads() const override { return source_->threads(); }
 
   using Source::read;
   std::int64_t read(float* samples, std::int64_t frames) override {

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "halotap/pipeline/clock.hpp"
 
 namespace halotap::io {
 
@@ -40,6 +43,12 @@ struct Gap {
   }
 };
 
+// Frames that wait between a device and whoever reads, and how many may.
+struct Waiting {
+  std::int64_t frames = 0;
+  std::int64_t capacity_frames = 0;  // 0: nothing ever waits
+};
+
 // Delivers frames of one or more streams that run side by side, in order, once.
 // construct (opens; throws) -> read until 0. One thread. [control]
 class Source {
@@ -58,6 +67,13 @@ class Source {
 
   // What is missing in front of the next frame that read gives; tells it once.
   virtual Gap take_gap() { return {}; }
+
+  // Of a live source: when the last frame that read gave was meant to come from its device, by the count of frames
+  // since the last gap. It does not depend on when a late block brought it. None before the first frame.
+  virtual std::optional<pipeline::Instant> capture_time() const { return std::nullopt; }
+  virtual Waiting waiting() const { return {}; }
+  // The names of the threads that it runs besides the caller's.
+  virtual std::vector<std::string> threads() const { return {}; }
 
   // The same in double, for comparing with float64 expectations: a source whose data is wider than float32 gives it
   // unrounded; the others widen what read gives.
