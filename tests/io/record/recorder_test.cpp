@@ -19,6 +19,7 @@
 #include "live/scripted_source.hpp"
 #include "read_all.hpp"
 #include "scratch_folder.hpp"
+#include "session/session_parts.hpp"
 
 namespace halotap::io {
 namespace {
@@ -162,12 +163,14 @@ class KeepingSink final : public Sink {
   std::int64_t channels_;
 };
 
-std::vector<float> cochlea_of(Source& source, std::int64_t chunk_frames, const SessionSpec& spec) {
+std::vector<float> cochlea_of(Source& source, std::int64_t chunk_frames, const SessionSpec& spec,
+                              const pipeline::Clock* clock = nullptr) {
   const pipeline::Model model =
       pipeline::load_model(std::filesystem::path(HALOTAP_SOURCE_DIR) / "configs" / "cochlea" / "model.yaml");
   pipeline::PipelineSpec pipeline_spec;
   pipeline_spec.backend = pipeline::Backend::kCpu;
   pipeline_spec.chunks.max_frames = chunk_frames;
+  pipeline_spec.clock = clock;
   pipeline::Pipeline pipeline(model, pipeline_spec);
   std::vector<float> bands;
   std::vector<std::unique_ptr<Sink>> sinks;
@@ -217,6 +220,35 @@ TEST(Recorder, ReplayedGivesTheBitsOfTheLiveRun) {
     const std::vector<float> bands = cochlea_of(*open_source(folder.file(file), {1, {}, 48000}), 64, {});
     replayed.insert(replayed.end(), bands.begin(), bands.end());
   }
+  ASSERT_EQ(replayed.size(), heard.size());
+  EXPECT_EQ(std::memcmp(replayed.data(), heard.data(), heard.size() * sizeof(float)), 0);
+}
+
+// As behind a gap: the session stalls for 300 ms, and what cannot be on time any more is thrown away.
+TEST(Recorder, ReplayedGivesTheBitsOfARunThatSkippedFrames) {
+  const ScratchFolder folder;
+  const test::WoundClock clock;
+  ClockedSource live(clock, 48000);
+  live.on_read = [&clock, reads = 0]() mutable {
+    if (++reads == 20) clock.wind(std::chrono::milliseconds(300));
+  };
+  Recorder recorder(folder.file("a.wav"), live.info());
+  SessionSpec spec;
+  spec.max_frames = 30000;
+  spec.recorder = &recorder;
+  spec.latency = {.budget_ms = 20, .on_miss = pipeline::OnMiss::kSkipToLatest, .miss_after = 1};
+  std::int64_t skipped = 0;
+  spec.on_skip = [&skipped](std::int64_t frames, std::int64_t) { skipped += frames; };
+  const std::vector<float> heard = cochlea_of(live, 240, spec, &clock);
+  EXPECT_GT(skipped, 48 * 270);
+  ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * (30000 - skipped));
+
+  std::vector<float> replayed;
+  for (const std::string file : {"a.wav", "a.2.wav"}) {
+    const std::vector<float> bands = cochlea_of(*open_source(folder.file(file), {1, {}, 48000}), 64, {});
+    replayed.insert(replayed.end(), bands.begin(), bands.end());
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.file("a.3.wav")));
   ASSERT_EQ(replayed.size(), heard.size());
   EXPECT_EQ(std::memcmp(replayed.data(), heard.data(), heard.size() * sizeof(float)), 0);
 }

@@ -15,6 +15,7 @@
 #include "halotap/pipeline/errors.hpp"
 #include "live/scripted_source.hpp"
 #include "read_all.hpp"
+#include "session/session_parts.hpp"
 
 namespace halotap::io {
 namespace {
@@ -165,6 +166,23 @@ TEST(ResampledSource, GivesOfALiveSourceBetweenTwoGapsWhatARecordingOfItWouldGiv
       EXPECT_EQ(gap.frames_dropped, 16);
     }
   }
+}
+
+// Output frame m is whole at the instant (m + 1) / rate, give or take a frame of the input.
+TEST(ResampledSource, DatesTheFramesOfALiveSourceByTheInstantsThatTheyStandFor) {
+  const test::WoundClock clock;
+  const pipeline::Instant start = clock.now();
+  const auto source = resampled(std::make_unique<ClockedSource>(clock, 44100), 48000);
+  EXPECT_FALSE(source->capture_time());
+  std::vector<float> samples(1000);
+  for (std::int64_t given = 0; given < 48000;) {
+    const std::int64_t got = source->read(samples.data(), 1000);
+    given += got;
+    if (got == 0) continue;
+    const double at_s = std::chrono::duration<double>(*source->capture_time() - start).count();
+    ASSERT_NEAR(at_s, static_cast<double>(given) / 48000, 1.0 / 44100) << given;
+  }
+  EXPECT_EQ(source->threads(), std::vector<std::string>{"capture"});
 }
 
 // What has gone in and not come out never exceeds the latency that a live source states.
