@@ -106,6 +106,9 @@ int main(int argc, char** argv) {
   } catch (const halotap::pipeline::DeviceError& error) {
     say(error.what());
     code = ExitCode::kDeviceFailed;
+  } catch (const halotap::pipeline::BudgetError& error) {
+    say(error.what());
+    code = ExitCode::kCheckFailed;
   } catch (const std::bad_alloc&) {
     say("out of memory");
   } catch (const std::length_error&) {

@@ -1,8 +1,11 @@
 #include "run.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +21,8 @@
 #include "message.hpp"
 #include "option_values.hpp"
 #include "processing.hpp"
-#include "progress_bar.hpp"
 #include "session_summary.hpp"
+#include "status_reporter.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -56,6 +59,11 @@ std::string describe_gap(const io::Gap& gap, std::int64_t frame) {
   return text + " the stream begins again";
 }
 
+std::string describe_skip(std::int64_t skipped, std::int64_t frame) {
+  return "late: skipped " + std::to_string(skipped) + " frames in front of frame " + std::to_string(frame) +
+         "; the stream begins again";
+}
+
 ExitCode run(const RunOptions& options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
   const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
@@ -70,6 +78,10 @@ ExitCode run(const RunOptions& options) {
   io::SessionSpec spec;
   spec.stop = stop;
   spec.on_gap = [](const io::Gap& gap, std::int64_t frame) { say(describe_gap(gap, frame)); };
+  spec.on_skip = [](std::int64_t skipped, std::int64_t frame) { say(describe_skip(skipped, frame)); };
+  spec.latency = config.latency;
+  io::PublishedTelemetry telemetry;
+  spec.telemetry = &telemetry;
   std::int64_t frames = info.frames;
   if (options.duration) {
     spec.max_frames = frames_in(options.duration->count(), info.rate_hz);
@@ -105,8 +117,12 @@ ExitCode run(const RunOptions& options) {
 
   SessionSummary summary;
   {
-    ProgressBar bar(frames, info.rate_hz);
-    spec.on_progress = [&bar](std::int64_t frames_done) { bar.update(frames_done); };
+    const bool output_taken = std::any_of(config.sink_uris.begin(), config.sink_uris.end(), io::is_standard_output);
+    StatusReporterSpec status{frames, info.rate_hz, config.latency.budget_ms};
+    // Results that go to a terminal would be mixed up with a status line on it.
+    status.shows_line = isatty(STDERR_FILENO) != 0 && !(output_taken && isatty(STDOUT_FILENO) != 0);
+    if (options.json) status.json = output_taken ? &std::cerr : &std::cout;
+    const StatusReporter reporter(telemetry, status);
     summary.processed.report = io::run_session(*source, pipeline, sinks, spec);
   }
   summary.processed.device = pipeline.engine().device();
@@ -115,6 +131,7 @@ ExitCode run(const RunOptions& options) {
   for (const pipeline::StageEntry& stage : config.stages) summary.stages.push_back(stage.name);
   summary.streams = info.streams;
   summary.rate_hz = info.rate_hz;
+  summary.run_latency = config.latency;
   if (info.is_live) summary.source_latency_frames = info.latency_frames;
   summary.chunk_frames = config.chunk_frames;
   summary.precision = config.precision;
@@ -135,7 +152,7 @@ void add_run(CLI::App& app, Command& chosen) {
   command->add_option("--set", options->overrides, "Replace a value of the file: dotted key=value; repeatable")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  command->add_flag("--json", options->json, "Print the summary as one JSON object");
+  command->add_flag("--json", options->json, "Print a JSON object a second on what happens, and the summary as one");
   command->footer(
       "Frames are delivered at the model's frame rate; results go through the file's stages to its sinks. Ctrl-C ends\n"
       "the run: what was computed is flushed and written.\n"

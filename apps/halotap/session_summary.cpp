@@ -1,10 +1,13 @@
 #include "session_summary.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "halotap/io/endpoint.hpp"
+#include "latency_json.hpp"
 #include "message.hpp"
 
 namespace halotap::apps {
@@ -51,6 +54,14 @@ std::int64_t frames_dropped(const io::SessionReport& report) {
   return static_cast<std::int64_t>(report.ring.frames_dropped_overrun) + report.missing.frames_dropped;
 }
 
+std::array<pipeline::LatencyFigures, pipeline::kLatencyParts> latency_of(const io::SessionReport& report) {
+  std::array<pipeline::LatencyFigures, pipeline::kLatencyParts> latency;
+  for (std::size_t part = 0; part < latency.size(); ++part) {
+    latency[part] = report.latency.figures(static_cast<pipeline::LatencyPart>(part));
+  }
+  return latency;
+}
+
 void print_json(std::ostream& out, const SessionSummary& summary) {
   const io::SessionReport& report = summary.processed.report;
   const double duration_s = static_cast<double>(report.frames_in) / summary.rate_hz;
@@ -59,6 +70,7 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     return report.step_time.count() == 0 ? ordered_json() : ordered_json(seconds_of(time) * 1e6);
   };
   ordered_json json;
+  if (summary.run_latency) json["line"] = "summary";
   json["frames"] = report.frames_in;
   json["frames_out"] = report.frames_out;
   json["frames_dropped"] = frames_dropped(report);
@@ -84,6 +96,14 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["algorithmic_latency_frames"] = latency_frames;
     json["algorithmic_latency_ms"] = static_cast<double>(latency_frames) / summary.rate_hz * 1e3;
   }
+  json["latency"] = latency_json(latency_of(report));
+  if (summary.run_latency) {
+    json["budget_ms"] = summary.run_latency->budget_ms ? ordered_json(*summary.run_latency->budget_ms) : ordered_json();
+    json["on_miss"] = to_string(summary.run_latency->on_miss);
+    json["frames_skipped"] = report.frames_skipped;
+    json["skips"] = report.skips;
+    json["frames_held"] = report.frames_held;
+  }
   if (summary.source_latency_frames) {
     json["gaps"] = report.gaps;
     json["frames_lost"] = report.missing.frames_lost;
@@ -102,6 +122,35 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   }
   json["sinks"] = summary.sinks;
   out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
+}
+
+// From capture to the sinks; nothing where no chunk has an instant of capture.
+void print_machine_latency(std::ostream& out, const SessionSummary& summary) {
+  const io::SessionReport& report = summary.processed.report;
+  const auto latency = latency_of(report);
+  const auto part = [&latency](pipeline::LatencyPart which) { return latency[static_cast<std::size_t>(which)]; };
+  const auto time = [](std::int64_t nanoseconds) { return format_duration_ns(static_cast<double>(nanoseconds)); };
+  const pipeline::LatencyFigures whole = part(pipeline::LatencyPart::kWhole);
+  if (whole.chunks == 0) return;
+  out << "machine    from capture to the sinks p50 " << time(whole.p50_ns) << ", p99 " << time(whole.p99_ns)
+      << ", p99.9 " << time(whole.p999_ns) << ", max " << time(whole.max_ns);
+  if (summary.run_latency && summary.run_latency->budget_ms) {
+    out << "; " << whole.misses << " of " << whole.chunks << " chunks above " << *summary.run_latency->budget_ms
+        << " ms";
+  }
+  out << "\n           p99 by parts:";
+  for (const auto which : {pipeline::LatencyPart::kSource, pipeline::LatencyPart::kEngine,
+                           pipeline::LatencyPart::kStages, pipeline::LatencyPart::kSinks}) {
+    out << (which == pipeline::LatencyPart::kSource ? " " : ", ") << to_string(which) << ' '
+        << time(part(which).p99_ns);
+    if (part(which).misses > 0) out << " (" << part(which).misses << " misses)";
+  }
+  out << '\n';
+  if (report.skips > 0) {
+    out << "           " << report.frames_skipped << " frames skipped in " << report.skips
+        << (report.skips == 1 ? " place\n" : " places\n");
+  }
+  if (report.frames_held > 0) out << "           " << report.frames_held << " frames held in place of late ones\n";
 }
 
 void print_text(std::ostream& out, const SessionSummary& summary) {
@@ -145,6 +194,7 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     if (!summary.stages.empty()) out << ", stages " << stage_latency_frames(summary);
     out << '\n';
   }
+  print_machine_latency(out, summary);
   if (summary.source_latency_frames) {
     out << "source     " << report.gaps << (report.gaps == 1 ? " gap" : " gaps") << ", about "
         << report.missing.frames_lost << " frames never came; latency " << *summary.source_latency_frames << " frames ("

@@ -210,7 +210,7 @@ class Session {
   }
 
   // Waits, when paced, until so many frames have been made; false when stopped before.
-  bool wait_until_made(std::int64_t frames) const {
+  bool wait_until_made(std::int64_t frames) {
     if (!spec_.speed) {
       return true;
     }
@@ -223,6 +223,7 @@ class Session {
       if (stop_asked()) {
         return false;
       }
+      tell(kProgressSeconds);
       clock_.sleep(std::chrono::ceil<std::chrono::nanoseconds>(Seconds(std::min(left, kLongestSleepSeconds))));
     }
   }
