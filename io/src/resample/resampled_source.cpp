@@ -65,12 +65,11 @@ class ResampledSource final : public Source {
 
   // Output frame m stands for the instant m / rate_hz of its recording, so the filter's delay counts as waiting.
   std::optional<pipeline::Instant> capture_time() const override {
-    const std::optional<pipeline::Instant> last_read = source_->capture_time();
     const std::int64_t given = frames_made_ - (output_frames_ - output_at_);
-    if (!last_read || given == 0) return std::nullopt;
+    if (!last_read_ || given == 0) return std::nullopt;
     const double behind_s =
         static_cast<double>(frames_read_ - 1) / from_hz_ - static_cast<double>(given - 1) / info_.rate_hz;
-    return *last_read - std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(behind_s));
+    return *last_read_ - std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(behind_s));
   }
   // In frames of the output; those in the filter are not among them.
   Waiting waiting() const override {
@@ -157,6 +156,7 @@ class ResampledSource final : public Source {
     if (!source_ended_) {
       const std::int64_t got =
           source_->read(&input_[static_cast<std::size_t>(filled_ * frame_samples_)], kPieceFrames - filled_);
+      if (got > 0) last_read_ = source_->capture_time();
       frames_read_ += got;
       filled_ += got;
       if (filled_ < kPieceFrames) {
@@ -216,6 +216,7 @@ class ResampledSource final : public Source {
   std::int64_t output_at_ = 0;
   std::int64_t output_frames_ = 0;
   std::int64_t frames_read_ = 0;
+  std::optional<pipeline::Instant> last_read_;  // when the last of them was captured
   std::int64_t frames_made_ = 0;
   bool source_ended_ = false;
   std::int64_t total_frames_ = 0;  // known once the source has ended
