@@ -51,6 +51,8 @@ TEST(LevelMeter, NamesTheFirstChannelsOfTheFirstStreamAlone) {
   EXPECT_EQ(told.level.peak, 3);
   EXPECT_EQ(told.channel_levels[0].peak, 0);
   EXPECT_EQ(told.channel_levels[7].peak, 1);
+  LevelMeter(2, 3).tell(told);
+  EXPECT_EQ(told.channels, 3);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class SessionLatency : public testing::Test {
 
   SessionReport run(Source& source, const pipeline::Model& model = identity_model(1),
                     const std::vector<pipeline::StageEntry>& stages = {}) {
-    pipeline::PipelineSpec spec = pipeline_spec(kChunkFrames);
+    pipeline::PipelineSpec spec = pipeline_spec(chunk_frames_);
     spec.clock = &clock_;
     spec.stages = stages;
     pipeline::Pipeline pipeline(model, spec);
@@ -68,6 +68,7 @@ class SessionLatency : public testing::Test {
     return run(source);
   }
 
+  std::int64_t chunk_frames_ = kChunkFrames;
   test::WoundClock clock_;
   SessionSpec spec_;
   std::function<void()> on_write_ = [] {};
@@ -243,10 +244,14 @@ TEST_F(SessionLatency, DoesNotBeginAgainWhereNothingIsTooOld) {
   spec_.latency.on_miss = OnMiss::kSkipToLatest;
   spec_.latency.budget_ms = 5;
   on_write_ = [this] { clock_.wind(6ms); };  // late, and yet faster than the frames come
-  const SessionReport report = run_live();
+  ClockedSource source(clock_, 1000);
+  const SessionReport report = run(source, look_ahead_model(1));
   EXPECT_EQ(report.latency.figures(LatencyPart::kWhole).misses, 100u);
   EXPECT_EQ(report.skips, 0);
-  EXPECT_EQ(recording_.samples, counted(1000));
+  std::vector<float> expected = counted(1000);
+  expected.erase(expected.begin(), expected.begin() + 2);
+  expected.insert(expected.end(), {0, 0});
+  EXPECT_EQ(recording_.samples, expected);
 }
 
 // A sink that takes 60 ms for 10 ms of sound: no chunk is ever on time. Something comes out all the same, the newest.
@@ -269,6 +274,17 @@ TEST_F(SessionLatency, GoesOnWithTheNewestWhereNothingCanBeOnTime) {
   EXPECT_EQ(report.frames_in + report.frames_skipped, 1000);
   EXPECT_EQ(report.frames_out, report.frames_in);
   EXPECT_LE(oldest_ms, 60 + 1);
+}
+
+// Every frame is too old already when it is read.
+TEST_F(SessionLatency, GoesOnWithTheNewestChunkHoweverShortTheBudget) {
+  chunk_frames_ = 1;
+  spec_.latency.on_miss = OnMiss::kSkipToLatest;
+  spec_.latency.budget_ms = 0.001;
+  on_write_ = [this] { clock_.wind(std::chrono::microseconds(1700)); };
+  const SessionReport report = run_live();
+  EXPECT_GE(report.frames_out, 300);
+  EXPECT_EQ(report.frames_in + report.frames_skipped, 1000);
 }
 
 TEST_F(SessionLatency, HoldsTheLastGoodFrameInPlaceOfLateOnes) {
