@@ -278,7 +278,15 @@ class Session {
     const std::chrono::nanoseconds most_age = std::max(budget - processing_, std::chrono::nanoseconds{0});
     std::int64_t stale =
         stale_frames(unfed_frames_, *last_captured_, frames_per_second_, chunk_frames, clock_.now(), most_age);
-    if (is_newest) stale = std::min(stale, std::max<std::int64_t>(unfed_frames_ - chunk_frames, 0));
+    // Whole chunks in all, so that chunks end where they did in a device's blocks: one that ends inside a block waits
+    // for the rest of that.
+    const auto past_a_chunk = [&](std::int64_t frames) { return (skipped_frames_ + frames) % chunk_frames; };
+    if (skipped_frames_ + stale > 0) {
+      stale = std::min(stale + (chunk_frames - past_a_chunk(stale)) % chunk_frames, unfed_frames_);
+    }
+    if (const std::int64_t most = unfed_frames_ - chunk_frames; is_newest && stale > most) {
+      stale = std::max<std::int64_t>(most - past_a_chunk(std::max<std::int64_t>(most, 0)), 0);
+    }
     if (stale > 0 && skipped_frames_ == 0) begin_again();
     unfed_frames_ -= stale;
     skipped_frames_ += stale;

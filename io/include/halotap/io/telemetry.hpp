@@ -19,8 +19,8 @@ struct Level {
 
 // Frames are counted in a stream. Everything counts from the session's beginning, but for what says otherwise.
 //
-//     frames from the source = frames_in + frames_skipped     frames_in = frames out of the ring + in it
-//     frames_in = frames_out + what waits, what stages merged, and what has no place any more (docs/stages.md)
+//     frames read from the source = frames_in + frames_skipped
+//     frames_in = frames_out + what waits for its chunk, for lookahead or in stages + what stages merged
 struct SessionTelemetry {
   static constexpr std::size_t kMostChannels = 8;
   static constexpr std::size_t kMostThreads = 16;
