@@ -316,6 +316,7 @@ class Session {
     times.handed_over = clock_.now();
     report_.latency.record(times);
     processing_ = times.handed_over - times.begun;
+    is_late_ = false;
     if (!times.captured) return;
     latest_ = times.handed_over - *times.captured;
     is_late_ = report_.latency.is_late(latest_);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "halotap/io/session.hpp"
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "live/capture.hpp"
 #include "session/session_parts.hpp"
 
 namespace halotap::io {
@@ -183,6 +185,69 @@ TEST_F(SessionLatency, IsMeasuredAnewBehindAGap) {
   expect_only(report.latency.figures(LatencyPart::kWhole), 10, 0ms);
 }
 
+// A device of 48 kHz with blocks of 10 ms, of which `ring_blocks` may wait.
+class CapturedSource final : public Source {
+ public:
+  CapturedSource(const test::WoundClock& clock, std::int64_t ring_blocks)
+      : capture(1, 48000, ring_blocks * 480), clock_(clock), next_block_(clock.now() + 10ms) {
+    info_.channels = 1;
+    info_.rate_hz = 48000;
+    info_.is_live = true;
+  }
+
+  const SourceInfo& info() const override { return info_; }
+  using Source::read;
+  std::int64_t read(float* samples, std::int64_t frames) override {
+    if (capture.waiting_frames() == 0 && clock_.now() < next_block_) clock_.wind(next_block_ - clock_.now());
+    for (; clock_.now() >= next_block_; next_block_ += 10ms) {
+      capture.on_block(block_.data(), 480, next_block_.time_since_epoch().count(), false);
+    }
+    return capture.read(samples, frames);
+  }
+  Gap take_gap() override { return capture.take_gap(); }
+  std::optional<pipeline::Instant> capture_time() const override {
+    return pipeline::Instant(std::chrono::nanoseconds(capture.captured_ns()));
+  }
+
+  Capture capture;
+
+ private:
+  const test::WoundClock& clock_;
+  pipeline::Instant next_block_;
+  std::vector<float> block_ = std::vector<float>(480);
+  SourceInfo info_;
+};
+
+// A stall of 1.5 s in front of a ring of 100 ms, whatever the policy.
+TEST_F(SessionLatency, IsBackToNormalBehindARingThatOverflowed) {
+  for (const OnMiss policy : {OnMiss::kCount, OnMiss::kHoldLast, OnMiss::kSkipToLatest}) {
+    recording_ = {};
+    stalled_ = false;
+    chunk_frames_ = 240;
+    spec_.max_frames = 5 * 48000;
+    spec_.latency.on_miss = policy;
+    PublishedTelemetry telemetry;
+    spec_.telemetry = &telemetry;
+    on_write_ = [this] {
+      if (recording_.samples.size() == 48000 && !std::exchange(stalled_, true)) clock_.wind(1500ms);
+    };
+    CapturedSource source(clock_, 10);
+    const SessionReport report = run(source);
+    EXPECT_GE(report.latency.figures(LatencyPart::kWhole).max_ns, 1'500'000'000) << to_string(policy);
+    EXPECT_GE(report.latency.figures(LatencyPart::kWhole).misses, 2u);
+    EXPECT_LE(report.latency.times(LatencyPart::kWhole).quantile(0.95), 5100us) << to_string(policy);
+    EXPECT_LE(telemetry.load().latest_ns, 5'001'000);
+    EXPECT_EQ(telemetry.load().is_missing, 0);
+    const CaptureCounters device = source.capture.counters();
+    EXPECT_GE(report.missing.frames_dropped, 1400 * 48);
+    EXPECT_EQ(static_cast<std::uint64_t>(report.missing.frames_dropped), device.frames_dropped);
+    EXPECT_EQ(
+        report.frames_in + report.frames_skipped + report.missing.frames_dropped + source.capture.waiting_frames(),
+        static_cast<std::int64_t>(device.frames_delivered));
+    EXPECT_EQ(report.frames_out, report.frames_in);
+  }
+}
+
 TEST_F(SessionLatency, OfAReplayWithoutAPaceIsOnlyThatOfItsParts) {
   CountingSource source(1000, 1, 1);
   spec_.latency = {};
@@ -346,8 +411,20 @@ TEST_F(SessionLatency, IsToldToOtherThreadsWhileItRuns) {
   stall_once(300ms);
   ClockedSource source(clock_, 1000);
   std::vector<SessionTelemetry> told;
+  std::atomic<bool> ended{false};
+  std::thread reader([&] {
+    SessionTelemetry before;
+    while (!ended) {
+      const SessionTelemetry now = telemetry.load();
+      EXPECT_GE(now.elapsed_ns, before.elapsed_ns);
+      EXPECT_EQ(now.frames_in, now.frames_out + now.frames_in % kChunkFrames) << "a whole record";
+      before = now;
+    }
+  });
   spec_.on_progress = [&](std::int64_t) { told.push_back(telemetry.load()); };
   const SessionReport report = run(source);
+  ended = true;
+  reader.join();
   ASSERT_GE(told.size(), 7u);
   const SessionTelemetry& first = told.front();
   EXPECT_EQ(first.elapsed_ns, 330'000'000);
