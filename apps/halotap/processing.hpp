@@ -12,6 +12,7 @@
 #include "halotap/io/sink.hpp"
 #include "halotap/io/source.hpp"
 #include "halotap/pipeline/engine.hpp"
+#include "halotap/pipeline/input_policy.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 
@@ -43,6 +44,7 @@ std::string describe_schemes();
 struct Subject {
   pipeline::Model model;
   std::vector<pipeline::StageEntry> stages;
+  pipeline::InputPolicy input;     // of which only invalid samples matter here
   std::vector<std::string> files;  // what it was read from, so that no output overwrites it
 };
 

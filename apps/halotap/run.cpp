@@ -51,12 +51,18 @@ std::unique_ptr<io::Source> open_source(const pipeline::PipelineConfig& config, 
   }
 }
 
-std::string describe_gap(const io::Gap& gap, std::int64_t frame) {
-  std::string text = "gap in front of frame " + std::to_string(frame) + ":";
+std::string describe_gap(const io::HandledGap& handled) {
+  const io::Gap& gap = handled.gap;
+  std::string text = "gap in front of frame " + std::to_string(handled.at_frame) + ":";
   if (gap.frames_lost > 0) text += " about " + std::to_string(gap.frames_lost) + " frames never came;";
   if (gap.frames_dropped > 0) text += " " + std::to_string(gap.frames_dropped) + " frames dropped, the ring was full;";
   if (gap.is_reopening) text += " the device was opened anew;";
-  return text + " the stream begins again";
+  if (handled.action == pipeline::OnGap::kReset) return text + " the stream begins again";
+  const bool filled = handled.action == pipeline::OnGap::kFill;
+  if (filled) text += " filled with " + std::to_string(handled.frames_filled) + " frames of zeros;";
+  if (handled.frames == 0) return text + " reaches no output frame";
+  return text + " reaches output frames " + std::to_string(handled.first_frame) + " to " +
+         std::to_string(handled.first_frame + handled.frames - 1);
 }
 
 std::string describe_skip(std::int64_t skipped, std::int64_t frame) {
@@ -77,7 +83,9 @@ ExitCode run(const RunOptions& options) {
 
   io::SessionSpec spec;
   spec.stop = stop;
-  spec.on_gap = [](const io::Gap& gap, std::int64_t frame) { say(describe_gap(gap, frame)); };
+  spec.input = config.input;
+  spec.max_fill_frames = frames_in(config.ring_capacity_ms / 1e3, info.rate_hz);
+  spec.on_gap = [](const io::HandledGap& gap) { say(describe_gap(gap)); };
   spec.on_skip = [](std::int64_t skipped, std::int64_t frame) { say(describe_skip(skipped, frame)); };
   spec.latency = config.latency;
   io::PublishedTelemetry telemetry;

@@ -62,6 +62,11 @@ std::array<pipeline::LatencyFigures, pipeline::kLatencyParts> latency_of(const i
   return latency;
 }
 
+std::string text_of(const pipeline::InvalidSamples& invalid) {
+  return std::to_string(invalid.nan) + " NaN, " + std::to_string(invalid.infinite) + " infinite, " +
+         std::to_string(invalid.too_large) + " above 1e30";
+}
+
 void print_json(std::ostream& out, const SessionSummary& summary) {
   const io::SessionReport& report = summary.processed.report;
   const double duration_s = static_cast<double>(report.frames_in) / summary.rate_hz;
@@ -104,9 +109,16 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["skips"] = report.skips;
     json["frames_held"] = report.frames_held;
   }
+  // Offline nobody looks at them.
+  if (summary.chunk_frames > 0) {
+    json["samples_invalid"] = {
+        {"nan", report.invalid.nan}, {"infinite", report.invalid.infinite}, {"too_large", report.invalid.too_large}};
+  }
   if (summary.source_latency_frames) {
     json["gaps"] = report.gaps;
     json["frames_lost"] = report.missing.frames_lost;
+    json["frames_filled"] = report.frames_filled;
+    json["frames_marked"] = report.frames_marked;
     json["source_latency_frames"] = *summary.source_latency_frames;
     json["source_latency_ms"] = static_cast<double>(*summary.source_latency_frames) / summary.rate_hz * 1e3;
   }
@@ -200,6 +212,11 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
         << report.missing.frames_lost << " frames never came; latency " << *summary.source_latency_frames << " frames ("
         << milliseconds(*summary.source_latency_frames) << "), as the device states it\n";
   }
+  if (report.frames_filled > 0 || report.frames_marked > 0) {
+    out << "gaps       " << report.frames_filled << " frames of the input are zeros in their place; they reach "
+        << report.frames_marked << " frames of the output\n";
+  }
+  if (report.invalid.all() > 0) out << "invalid    samples: " << text_of(report.invalid) << '\n';
   if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
     out << "recording  " << recording.frames_written << " frames, " << recording.frames_dropped << " dropped, in";
     for (const std::string& file : recording.files) out << ' ' << file;

@@ -34,6 +34,10 @@ std::string json_line(const io::SessionTelemetry& told) {
   json["skips"] = told.skips;
   json["gaps"] = told.gaps;
   json["frames_lost"] = told.frames_lost;
+  json["frames_filled"] = told.frames_filled;
+  json["frames_marked"] = told.frames_marked;
+  json["samples_invalid"] = {
+      {"nan", told.invalid.nan}, {"infinite", told.invalid.infinite}, {"too_large", told.invalid.too_large}};
   json["latency"] = latency_json(told.latency);
   json["latest_us"] = static_cast<double>(told.latest_ns) / 1e3;
   json["missing"] = told.is_missing != 0;

@@ -12,6 +12,8 @@
 #include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/miss_watch.hpp"
+#include "input/gap_reach.hpp"
+#include "input/sample_guard.hpp"
 #include "session/held_frame.hpp"
 #include "session/level_meter.hpp"
 #include "session/stale_frames.hpp"
@@ -22,6 +24,7 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using pipeline::ConfigError;
 using pipeline::Instant;
+using pipeline::OnGap;
 using pipeline::OnMiss;
 
 constexpr std::int64_t kMaxBlockFrames = 4096;
@@ -40,6 +43,7 @@ class Session {
         pipeline_(pipeline),
         sinks_(sinks),
         spec_(spec),
+        guard_(spec.input.on_invalid, source.info().streams * source.info().channels),
         clock_(pipeline.clock()),
         meter_(source.info().streams, source.info().channels),
         watch_(spec.latency.miss_after, spec.latency.recover_after),
@@ -70,6 +74,7 @@ class Session {
     end_skip();
     report_.stopped = stop_asked();
     drain();
+    end_marks();
     try {
       finish_outputs();
     } catch (const pipeline::DataError& error) {
@@ -80,6 +85,7 @@ class Session {
     if (source_failure_) throw pipeline::DeviceError(*source_failure_);
     if (budget_failure_) throw pipeline::BudgetError(*budget_failure_);
     report_.elapsed = clock_.now() - start_;
+    report_.invalid = guard_.counts();
     report_.ring = pipeline_.ring_counters();
     report_.engine = pipeline_.engine().counters();
     for (std::size_t stage = 0; stage < pipeline_.stages(); ++stage) {
@@ -89,7 +95,7 @@ class Session {
   }
 
  private:
-  // Of the source, a stream.
+  // A stream; those that were filled in count as read.
   std::int64_t frames_read() const { return report_.frames_in + report_.frames_skipped; }
 
   std::int64_t frames_to_ask() const {
@@ -103,6 +109,7 @@ class Session {
       if (got == 0 || !wait_until_made(frames_read() + got)) {
         return;
       }
+      guard_.clean(block_.data(), got);
       if (spec_.speed) last_captured_ = made(frames_read() + got);
       feed(got, spec_.speed && made(frames_read() + got + block_frames_) > clock_.now());
       tell(kProgressSeconds);
@@ -123,13 +130,9 @@ class Session {
         return;
       }
       if (got > 0) last_captured_ = source_.capture_time();
+      guard_.clean(block_.data(), got);
       feed(got, got < asked);
-      if (const Gap gap = source_.take_gap(); gap.exists()) {
-        begin_again();
-        ++report_.gaps;
-        report_.missing += gap;
-        if (spec_.on_gap) spec_.on_gap(gap, report_.frames_in);
-      }
+      if (const Gap gap = source_.take_gap(); gap.exists()) handle(gap);
       tell(kProgressSeconds);
     }
   }
@@ -137,7 +140,67 @@ class Session {
   // What comes next belongs to nothing before it.
   void begin_again() {
     drain();
+    end_marks();
     if (spec_.recorder != nullptr) spec_.recorder->begin_next();
+    guard_.begin_again();
+    stream_began_ = report_.frames_in;
+    output_began_ = report_.frames_out;
+  }
+
+  // A gap behind what was fed last.
+  void handle(const Gap& gap) {
+    ++report_.gaps;
+    report_.missing += gap;
+    const std::int64_t missing = gap.frames_lost + gap.frames_dropped;
+    HandledGap handled{.gap = gap, .at_frame = report_.frames_in, .action = spec_.input.on_gap};
+    // While late frames are thrown away, none are made up.
+    if (handled.action == OnGap::kFill && (missing > spec_.max_fill_frames || skips_)) handled.action = OnGap::kReset;
+    if (handled.action == OnGap::kReset) {
+      begin_again();
+      handled.first_frame = report_.frames_out;
+    } else {
+      if (handled.action == OnGap::kFill) handled.frames_filled = fill(missing);
+      mark(handled);
+    }
+    for (const auto& sink : sinks_) sink->write_gap(handled);
+    if (spec_.on_gap) spec_.on_gap(handled);
+  }
+
+  // Feeds zeros in the place of `frames` frames; fewer when the session ends with them. They count as captured when
+  // the missing ones would have been, and are late like no others, so that on_miss does not act on them.
+  std::int64_t fill(std::int64_t frames) {
+    const std::int64_t before = report_.frames_in;
+    const std::int64_t end = before + frames;
+    is_filling_ = true;
+    while (report_.frames_in < end && frames_to_ask() > 0 && !ends()) {
+      const std::int64_t piece = std::min(end - report_.frames_in, frames_to_ask());
+      std::fill_n(block_.begin(), piece * frame_samples_, 0.0F);
+      if (last_captured_) *last_captured_ += nanoseconds(static_cast<double>(piece) / frames_per_second_);
+      feed(piece, false);
+    }
+    is_filling_ = false;
+    guard_.begin_again();
+    report_.frames_filled += report_.frames_in - before;
+    return report_.frames_in - before;
+  }
+
+  // The stream has ended, be it before the last frame that a gap would have reached.
+  void end_marks() {
+    report_.frames_marked -= std::max<std::int64_t>(marked_end_ - report_.frames_out, 0);
+    marked_end_ = std::min(marked_end_, report_.frames_out);
+  }
+
+  // Finds the output frames that a gap reaches through the engine, and those that these are merged into by the stages.
+  void mark(HandledGap& handled) {
+    const pipeline::Engine& engine = pipeline_.engine();
+    const FrameRange reach = reach_of_gap(handled.at_frame - stream_began_, handled.gap.frames_late,
+                                          handled.frames_filled, engine.receptive_field(), engine.lookahead_frames());
+    handled.first_frame = output_began_ + pipeline_.output_frames(reach.first + 1) - 1;
+    if (reach.first == reach.end) return;
+    const std::int64_t end = output_began_ + pipeline_.output_frames(reach.end);
+    handled.frames = end - handled.first_frame;
+    report_.frames_marked += std::max<std::int64_t>(end - std::max(handled.first_frame, marked_end_), 0);
+    marked_end_ = std::max(marked_end_, end);
   }
 
   // All frames are written before any sink is finished: whatever fails until then leaves no output under its name.
@@ -251,7 +314,7 @@ class Session {
       if (step.frames_in == 0) continue;
       report_.step_time.record(step.staged - step.begun);
       hand_over(step);
-      if (is_late_ && watch_.acts()) act();
+      if (is_late_ && watch_.acts() && !is_filling_) act();
     }
   }
 
@@ -380,6 +443,9 @@ class Session {
     told.frames_dropped = report_.missing.frames_dropped;
     told.frames_lost = report_.missing.frames_lost;
     told.gaps = report_.gaps;
+    told.frames_filled = report_.frames_filled;
+    told.frames_marked = report_.frames_marked;
+    told.invalid = guard_.counts();
     told.skips = report_.skips;
     for (std::size_t part = 0; part < pipeline::kLatencyParts; ++part) {
       told.latency[part] = report_.latency.figures(static_cast<pipeline::LatencyPart>(part));
@@ -418,6 +484,11 @@ class Session {
   std::int64_t block_frames_ = 0;
   double frames_per_second_ = 0;  // of wall time, when paced or live
   std::vector<float> block_;      // [block_frames_, streams, channels]
+  SampleGuard guard_;
+  std::int64_t stream_began_ = 0;  // input frames before the last reset
+  std::int64_t output_began_ = 0;  // output frames before it
+  std::int64_t marked_end_ = 0;    // behind the last output frame that a gap reaches
+  bool is_filling_ = false;
   const pipeline::Clock& clock_;
   Instant start_;
   Instant last_told_;

@@ -57,6 +57,18 @@ std::string_view to_string(OnMiss policy) {
   return "?";
 }
 
+static InputPolicy read_input(YamlMap input) {
+  InputPolicy policy;
+  if (const auto on_gap = input.optional("on_gap")) {
+    policy.on_gap = on_gap->word({OnGap::kReset, OnGap::kMark, OnGap::kFill});
+  }
+  if (const auto on_invalid = input.optional("on_invalid")) {
+    policy.on_invalid = on_invalid->word({OnInvalid::kPass, OnInvalid::kHold, OnInvalid::kZero});
+  }
+  input.refuse_unknown_keys();
+  return policy;
+}
+
 PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   YamlFile yaml(file, Fault::kConfig);
   for (const std::string& assignment : overrides) yaml.override_value(assignment);
@@ -104,6 +116,7 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
     config.record_file = record.required("file").text();
     record.refuse_unknown_keys();
   }
+  if (const auto input = root.optional("input")) config.input = read_input(input->map());
   root.refuse_unknown_keys();
   return config;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <thread>
 
@@ -104,6 +105,44 @@ TEST_F(Run, SendsResultsThroughTheStagesOfTheFile) {
   EXPECT_EQ(result["stages"][1]["type"], "decimate");
   EXPECT_EQ(result["stages"][1]["frames_merged"], 37);
   EXPECT_EQ(result["stages"][2]["events"], events.size());
+}
+
+// As 16-bit samples read as float are, and worse.
+TEST_F(Run, ReplacesInvalidSamplesAsTheFileSaysAndCountsThem) {
+  const ArrayFile clean = read_array(golden("stack_causal", "x.npy"));
+  const std::int64_t channels = clean.shape[1];
+  const std::int64_t frames = 40;
+  ArrayFile input{"<f4", {frames, channels}, {}};
+  for (std::int64_t i = 0; i < frames * channels; ++i) input.values.push_back(std::sin(static_cast<double>(i)));
+  ArrayFile held = input;
+  const auto sample = [channels](std::int64_t frame) { return static_cast<std::size_t>(frame * channels + 1); };
+  input.values[sample(10)] = NAN;
+  input.values[sample(11)] = 3e38;
+  input.values[sample(30)] = -INFINITY;
+  held.values[sample(10)] = held.values[sample(11)] = held.values[sample(9)];
+  held.values[sample(30)] = held.values[sample(29)];
+  write_array(folder_.file("x.npy"), input);
+  write_array(folder_.file("held.npy"), held);
+  const std::string file =
+      folder_.write("p.yaml", "format: halotap-pipeline/1\nsource: {uri: \"" + folder_.file("x.npy") +
+                                  "\"}\nmodel: {file: " + golden("stack_causal", "model.yaml") +
+                                  "}\ninput: {on_invalid: hold}\nsinks: [{uri: \"" + folder_.file("y.npy") + "\"}]\n");
+  const Outcome live = run_halotap({"run", file, "--json"});
+  ASSERT_EQ(live.exit_code, 0) << live.err;
+  EXPECT_EQ(live.json()["samples_invalid"], nlohmann::json({{"nan", 1}, {"infinite", 1}, {"too_large", 1}}));
+
+  const Outcome replayed = run_halotap(
+      {"replay", "--pipeline", file, "--input", folder_.file("x.npy"), "--output", folder_.file("replayed.npy")});
+  ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+  EXPECT_NE(replayed.out.find("invalid    samples: 1 NaN, 1 infinite, 1 above 1e30"), std::string::npos)
+      << replayed.out;
+  ASSERT_EQ(run_halotap({"replay", "--model", golden("stack_causal", "model.yaml"), "--input", folder_.file("held.npy"),
+                         "--output", folder_.file("expected.npy")})
+                .exit_code,
+            0);
+  const std::string expected = test::ScratchFolder::content(folder_.file("expected.npy"));
+  EXPECT_EQ(test::ScratchFolder::content(folder_.file("y.npy")), expected);
+  EXPECT_EQ(test::ScratchFolder::content(folder_.file("replayed.npy")), expected);
 }
 
 TEST_F(Run, NamesTheStageThatAsksForAChannelThatIsNotThere) {

@@ -290,10 +290,10 @@ TEST(Session, BeginsAgainBehindAGapOfALiveSource) {
                         1000);
   pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(8));
   std::vector<Recording> recordings(1);
-  std::vector<std::pair<Gap, std::int64_t>> told;
+  std::vector<HandledGap> told;
   SessionSpec spec;
   spec.max_frames = 31;
-  spec.on_gap = [&](const Gap& gap, std::int64_t frame) { told.emplace_back(gap, frame); };
+  spec.on_gap = [&](const HandledGap& gap) { told.push_back(gap); };
   const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
   std::vector<float> expected = counted_from(3, 19);
   expected.insert(expected.end(), {0, 0});
@@ -307,9 +307,198 @@ TEST(Session, BeginsAgainBehindAGapOfALiveSource) {
   EXPECT_EQ(report.missing.frames_lost, 103);
   EXPECT_EQ(report.missing.frames_dropped, 5);
   ASSERT_EQ(told.size(), 2U);
-  EXPECT_EQ(told[0].second, 21);
-  EXPECT_EQ(told[0].first.frames_lost, 100);
-  EXPECT_TRUE(told[1].first.is_reopening);
+  EXPECT_EQ(told[0].at_frame, 21);
+  EXPECT_EQ(told[0].gap.frames_lost, 100);
+  EXPECT_EQ(told[0].first_frame, 21);
+  EXPECT_EQ(told[0].frames, 0);
+  EXPECT_TRUE(told[1].gap.is_reopening);
+  ASSERT_EQ(recordings[0].gaps.size(), 2U) << "the sink hears of them too";
+  EXPECT_EQ(recordings[0].gaps[0].first_frame, 21);
+  EXPECT_EQ(report.frames_filled, 0);
+  EXPECT_EQ(report.frames_marked, 0);
+}
+
+// A result depends on two frames before its own and two behind, in every way.
+pipeline::Model wide_model() {
+  kernels::LayerSpec spec;
+  spec.name = "wide";
+  spec.in_channels = spec.out_channels = 1;
+  spec.kernel_size = 5;
+  spec.padding = kernels::Padding::kSame;
+  spec.activation = kernels::Activation::kIdentity;
+  return model_of(spec, {0.1, 0.2, 0.3, 0.5, 0.7});
+}
+
+struct LiveRun {
+  std::vector<float> output;
+  std::vector<HandledGap> gaps;
+  SessionReport report;
+};
+
+// `before`, a gap and `behind`, through the wide model.
+LiveRun run_over_gap(std::vector<float> before, const Gap& gap, std::vector<float> behind, SessionSpec spec,
+                     std::int64_t chunk_frames, std::vector<pipeline::StageEntry> stages = {}) {
+  std::atomic<bool> stop{false};
+  ScriptedSource source(
+      {{.frames = std::move(before)}, {.gap = gap}, {.frames = std::move(behind)}, {.then = [&] { stop = true; }}},
+      1000);
+  pipeline::PipelineSpec setup = pipeline_spec(chunk_frames);
+  setup.stages = std::move(stages);
+  pipeline::Pipeline pipeline(wide_model(), setup);
+  std::vector<Recording> recordings(1);
+  spec.stop = &stop;
+  SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  return {recordings[0].samples, recordings[0].gaps, std::move(report)};
+}
+
+SessionSpec on_gap(pipeline::OnGap policy, std::int64_t max_fill_frames = 100) {
+  SessionSpec spec;
+  spec.input.on_gap = policy;
+  spec.max_fill_frames = max_fill_frames;
+  return spec;
+}
+
+// What is not marked depends on one side alone; what is marked, on both.
+TEST(Session, GoesOnAcrossAGapAndMarksWhatSawBothSides) {
+  for (const std::int64_t chunk_frames : {1, 4, 64}) {
+    const SessionSpec spec = on_gap(pipeline::OnGap::kMark);
+    const Gap gap{.frames_lost = 9};
+    const LiveRun run = run_over_gap(counted_from(1, 20), gap, counted_from(30, 20), spec, chunk_frames);
+    const LiveRun other_before = run_over_gap(counted_from(101, 20), gap, counted_from(30, 20), spec, chunk_frames);
+    const LiveRun other_behind = run_over_gap(counted_from(1, 20), gap, counted_from(130, 20), spec, chunk_frames);
+    ASSERT_EQ(run.gaps.size(), 1U);
+    EXPECT_EQ(run.gaps[0].action, pipeline::OnGap::kMark);
+    EXPECT_EQ(run.gaps[0].at_frame, 20);
+    EXPECT_EQ(run.gaps[0].first_frame, 18);
+    EXPECT_EQ(run.gaps[0].frames, 4);
+    EXPECT_EQ(run.report.frames_marked, 4);
+    EXPECT_EQ(run.report.frames_filled, 0);
+    ASSERT_EQ(run.output.size(), 40U);
+    for (std::size_t frame = 0; frame < 40; ++frame) {
+      EXPECT_EQ(run.output[frame] != other_before.output[frame], frame < 22) << frame;
+      EXPECT_EQ(run.output[frame] != other_behind.output[frame], frame >= 18) << frame;
+    }
+  }
+}
+
+TEST(Session, MarksWhatTheStagesMakeOfIt) {
+  const SessionSpec spec = on_gap(pipeline::OnGap::kMark);
+  // Engine frames 18 to 21 are in windows 3 (15 to 19) and 4 (20 to 24).
+  const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 9}, counted_from(30, 20), spec, 4,
+                                   {{"decimate", pipeline::decimate_stage({.factor = 5})}});
+  ASSERT_EQ(run.gaps.size(), 1U);
+  EXPECT_EQ(run.gaps[0].first_frame, 3);
+  EXPECT_EQ(run.gaps[0].frames, 2);
+  EXPECT_EQ(run.report.frames_marked, 2);
+  EXPECT_EQ(run.report.frames_out, 8);
+}
+
+TEST(Session, MarksFromWhereAGapThatIsFoundLateMayHaveBeen) {
+  const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 9, .frames_late = 6}, counted_from(30, 20),
+                                   on_gap(pipeline::OnGap::kMark), 4);
+  ASSERT_EQ(run.gaps.size(), 1U);
+  EXPECT_EQ(run.gaps[0].first_frame, 12);
+  EXPECT_EQ(run.gaps[0].frames, 10);
+}
+
+TEST(Session, CountsNoMarksBehindItsEnd) {
+  const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 9}, {30}, on_gap(pipeline::OnGap::kMark), 4);
+  EXPECT_EQ(run.gaps.at(0).frames, 4);
+  EXPECT_EQ(run.report.frames_out, 21);
+  EXPECT_EQ(run.report.frames_marked, 3);
+}
+
+TEST(Session, FillsAGapWithZeros) {
+  for (const std::int64_t chunk_frames : {1, 4, 64}) {
+    const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 7, .frames_dropped = 3}, counted_from(31, 20),
+                                     on_gap(pipeline::OnGap::kFill), chunk_frames);
+    std::vector<float> input = counted_from(1, 50);
+    std::fill_n(input.begin() + 20, 10, 0.0F);
+    ScriptedSource whole({{.frames = input}}, 1000);
+    pipeline::Pipeline pipeline(wide_model(), pipeline_spec(8));
+    std::vector<Recording> recordings(1);
+    SessionSpec spec;
+    spec.max_frames = 50;
+    run_session(whole, pipeline, sinks_into(recordings, 1), spec);
+    EXPECT_EQ(run.output, recordings[0].samples) << "output frames are in step with time";
+    EXPECT_EQ(run.report.frames_in, 50);
+    EXPECT_EQ(run.report.frames_filled, 10);
+    ASSERT_EQ(run.gaps.size(), 1U);
+    EXPECT_EQ(run.gaps[0].frames_filled, 10);
+    EXPECT_EQ(run.gaps[0].first_frame, 18);
+    EXPECT_EQ(run.gaps[0].frames, 14);
+    EXPECT_EQ(run.report.frames_marked, 14);
+  }
+}
+
+TEST(Session, BeginsAgainBehindAGapThatIsTooLongToFill) {
+  for (const std::int64_t lost : {100, 101}) {
+    const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = lost}, counted_from(31, 20),
+                                     on_gap(pipeline::OnGap::kFill, 100), 8);
+    ASSERT_EQ(run.gaps.size(), 1U);
+    EXPECT_EQ(run.gaps[0].action, lost == 100 ? pipeline::OnGap::kFill : pipeline::OnGap::kReset);
+    EXPECT_EQ(run.report.frames_filled, lost == 100 ? 100 : 0);
+    EXPECT_EQ(run.report.frames_out, lost == 100 ? 140 : 40);
+  }
+}
+
+TEST(Session, FillsNoMoreThanItIsToTake) {
+  SessionSpec spec = on_gap(pipeline::OnGap::kFill);
+  spec.max_frames = 26;
+  const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 50}, counted_from(31, 20), spec, 8);
+  EXPECT_EQ(run.report.frames_in, 26);
+  EXPECT_EQ(run.report.frames_out, 26);
+  EXPECT_EQ(run.report.frames_filled, 6);
+}
+
+TEST(Session, CleansItsInputAsAskedAndCountsInAnyCase) {
+  std::vector<float> input = counted_from(1, 100);
+  input[0] = NAN;
+  input[50] = INFINITY;
+  input[51] = -3e38F;
+  for (const pipeline::OnInvalid policy :
+       {pipeline::OnInvalid::kPass, pipeline::OnInvalid::kHold, pipeline::OnInvalid::kZero}) {
+    for (const bool live : {false, true}) {
+      ScriptedSource source({{.frames = input}}, 1000, live);
+      pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(8));
+      std::vector<Recording> recordings(1);
+      SessionSpec spec;
+      spec.input.on_invalid = policy;
+      spec.max_frames = 100;
+      const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+      EXPECT_EQ(report.invalid.nan, 1U);
+      EXPECT_EQ(report.invalid.infinite, 1U);
+      EXPECT_EQ(report.invalid.too_large, 1U);
+      std::vector<float> expected = input;
+      expected[0] = 0;
+      expected[50] = expected[51] = policy == pipeline::OnInvalid::kHold ? 50.0F : 0.0F;
+      ASSERT_EQ(recordings[0].samples.size(), 100U);
+      if (policy == pipeline::OnInvalid::kPass) {
+        EXPECT_TRUE(std::isnan(recordings[0].samples[0]));
+      } else {
+        EXPECT_EQ(recordings[0].samples, expected);
+      }
+    }
+  }
+}
+
+// The sample before a NaN is what stood before it in the stream, which goes on across a gap that is marked.
+TEST(Session, HoldsTheSampleBeforeOfTheStream) {
+  for (const pipeline::OnGap policy : {pipeline::OnGap::kReset, pipeline::OnGap::kMark, pipeline::OnGap::kFill}) {
+    std::atomic<bool> stop{false};
+    ScriptedSource source(
+        {{.frames = {1, 2}}, {.gap = {.frames_lost = 1}}, {.frames = {NAN, 4}}, {.then = [&] { stop = true; }}}, 1000);
+    pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(1));
+    std::vector<Recording> recordings(1);
+    SessionSpec spec = on_gap(policy);
+    spec.input.on_invalid = pipeline::OnInvalid::kHold;
+    spec.stop = &stop;
+    run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    const std::vector<float> expected = policy == pipeline::OnGap::kReset  ? std::vector<float>{1, 2, 0, 4}
+                                        : policy == pipeline::OnGap::kMark ? std::vector<float>{1, 2, 2, 4}
+                                                                           : std::vector<float>{1, 2, 0, 0, 4};
+    EXPECT_EQ(recordings[0].samples, expected) << pipeline::to_string(policy);
+  }
 }
 
 TEST(Session, KeepsWhatCameBeforeTheDeviceFailed) {

@@ -18,7 +18,8 @@ constexpr const char* kWhole =
     "latency: {budget_ms: 20, on_miss: hold_last, miss_after: 2, recover_after: 5,\n"
     "          budgets_ms: {source: 12, engine: 5.5, stages: 1, sinks: 2}}\n"
     "sinks: [{uri: \"jsonl://-\"}, {uri: out.npy}]\n"
-    "record: {file: out/in.wav}\n";
+    "record: {file: out/in.wav}\n"
+    "input: {on_gap: fill, on_invalid: hold}\n";
 
 constexpr const char* kShort =
     "format: halotap-pipeline/1\n"
@@ -58,6 +59,8 @@ TEST(PipelineConfig, ReadsEveryKey) {
   EXPECT_EQ(config.latency.budgets.sinks_ms, 2);
   EXPECT_EQ(config.sink_uris, (std::vector<std::string>{"jsonl://-", "out.npy"}));
   EXPECT_EQ(config.record_file, "out/in.wav");
+  EXPECT_EQ(config.input.on_gap, OnGap::kFill);
+  EXPECT_EQ(config.input.on_invalid, OnInvalid::kHold);
 }
 
 TEST(PipelineConfig, HasDefaults) {
@@ -74,6 +77,8 @@ TEST(PipelineConfig, HasDefaults) {
   EXPECT_FALSE(config.latency.budgets.source_ms || config.latency.budgets.engine_ms ||
                config.latency.budgets.stages_ms || config.latency.budgets.sinks_ms);
   EXPECT_EQ(config.record_file, "");
+  EXPECT_EQ(config.input.on_gap, OnGap::kReset);
+  EXPECT_EQ(config.input.on_invalid, OnInvalid::kPass);
 }
 
 TEST(PipelineConfig, LeavesAbsoluteModelPathsAlone) {
@@ -111,7 +116,7 @@ TEST(PipelineConfig, RefusesUnknownKeys) {
   EXPECT_EQ(
       refused(std::string(kShort) + "latencies: {budget_ms: 20}\n"),
       "p.yaml:5:1: key 'latencies': expected one of format, source, model, chunk_frames, ring, latency, stages, sinks, "
-      "record, got an unknown key");
+      "record, input, got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: in.wav", "uri: in.wav, rate: 1")),
             "p.yaml:2:23: key 'source.rate': expected one of uri, got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: out.npy", "uri: out.npy, url: x")),
@@ -177,6 +182,10 @@ TEST(PipelineConfig, RefusesValuesOutOfRange) {
             "p.yaml:3:58: key 'model.precision': expected one of fp32, tf32, bf16 or fp16, got 'fp64'");
   EXPECT_EQ(refused(replaced(kWhole, "drop_newest", "drop_oldest")),
             "p.yaml:5:36: key 'ring.on_full': expected drop_newest, got 'drop_oldest'");
+  EXPECT_EQ(refused(replaced(kWhole, "on_gap: fill", "on_gap: skip")),
+            "p.yaml:10:17: key 'input.on_gap': expected one of reset, mark or fill, got 'skip'");
+  EXPECT_EQ(refused(replaced(kWhole, "on_invalid: hold", "on_invalid: drop")),
+            "p.yaml:10:35: key 'input.on_invalid': expected one of pass, hold or zero, got 'drop'");
 }
 
 }  // namespace

@@ -52,6 +52,22 @@ class JsonlSink : public Sink {
     output_.end_write();
   }
 
+  // Whichever lines are asked for: no reader is to take results across a gap for others.
+  void write_gap(const HandledGap& gap) override {
+    output_.append("{\"gap\": " + json_text(pipeline::to_string(gap.action)) + ", \"frame\": ");
+    output_.append_integer(gap.first_frame);
+    output_.append(", \"frames\": ");
+    output_.append_integer(gap.frames);
+    output_.append(", \"frames_lost\": ");
+    output_.append_integer(gap.gap.frames_lost);
+    output_.append(", \"frames_dropped\": ");
+    output_.append_integer(gap.gap.frames_dropped);
+    output_.append(", \"frames_filled\": ");
+    output_.append_integer(gap.frames_filled);
+    output_.append(gap.gap.is_reopening ? ", \"reopened\": true}\n" : ", \"reopened\": false}\n");
+    output_.end_write();
+  }
+
   void finish() override { output_.finish(); }
 
  private:

@@ -105,7 +105,10 @@ bool Capture::is_at_gap() const noexcept HALOTAP_NONBLOCKING {
 Gap Capture::take_gap() noexcept HALOTAP_NONBLOCKING {
   Gap gap;
   for (const PlacedGap* next = gaps_.front(); next != nullptr && next->at_frame <= taken_; next = gaps_.front()) {
-    gap += next->gap;
+    if (next->gap.exists()) {
+      gap += next->gap;
+      gap.frames_late = std::max(gap.frames_late, taken_ - next->at_frame);
+    }
     read_line_ = *next;
     gaps_.pop();
   }

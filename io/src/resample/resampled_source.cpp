@@ -55,6 +55,7 @@ class ResampledSource final : public Source {
     Gap gap = std::exchange(gap_, {});
     gap.frames_lost = frames_after(gap.frames_lost);
     gap.frames_dropped = frames_after(gap.frames_dropped);
+    gap.frames_late = frames_after(gap.frames_late);
     resampler_ = new_resampler();
     input_at_ = kPieceFrames;
     frames_read_ = 0;

@@ -109,6 +109,29 @@ TEST(JsonlSink, StaysJsonForEveryValueAndName) {
   EXPECT_EQ(object["values"].size(), 4u);
 }
 
+TEST(JsonlSink, WritesGapsWhicheverLinesAreAskedFor) {
+  for (const std::string lines : {"all", "frames", "events"}) {
+    const ScratchFolder folder;
+    SinkSpec spec;
+    spec.channels = 1;
+    spec.has_events = true;
+    const auto sink = open_sink(folder.file("y.jsonl") + "?lines=" + lines, spec);
+    sink->write_gap({.gap = {.frames_lost = 7, .frames_dropped = 8, .is_reopening = true},
+                     .at_frame = 5,
+                     .action = pipeline::OnGap::kFill,
+                     .frames_filled = 15,
+                     .first_frame = 3,
+                     .frames = 40});
+    sink->write_gap({.gap = {.frames_lost = 1}, .first_frame = 60});
+    sink->finish();
+    EXPECT_EQ(ScratchFolder::content(folder.file("y.jsonl")),
+              "{\"gap\": \"fill\", \"frame\": 3, \"frames\": 40, \"frames_lost\": 7, \"frames_dropped\": 8, "
+              "\"frames_filled\": 15, \"reopened\": true}\n"
+              "{\"gap\": \"reset\", \"frame\": 60, \"frames\": 0, \"frames_lost\": 1, \"frames_dropped\": 0, "
+              "\"frames_filled\": 0, \"reopened\": false}\n");
+  }
+}
+
 pipeline::StageEvent event_of(std::string_view name, std::int64_t frame, double time_s) {
   pipeline::StageEvent event;
   event.name = name;

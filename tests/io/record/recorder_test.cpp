@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "expect_error.hpp"
 #include "halotap/io/endpoint.hpp"
@@ -164,7 +166,7 @@ class KeepingSink final : public Sink {
 };
 
 std::vector<float> cochlea_of(Source& source, std::int64_t chunk_frames, const SessionSpec& spec,
-                              const pipeline::Clock* clock = nullptr) {
+                              SessionReport* report = nullptr, const pipeline::Clock* clock = nullptr) {
   const pipeline::Model model =
       pipeline::load_model(std::filesystem::path(HALOTAP_SOURCE_DIR) / "configs" / "cochlea" / "model.yaml");
   pipeline::PipelineSpec pipeline_spec;
@@ -175,7 +177,8 @@ std::vector<float> cochlea_of(Source& source, std::int64_t chunk_frames, const S
   std::vector<float> bands;
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(std::make_unique<KeepingSink>(bands, model.stack->out_channels()));
-  run_session(source, pipeline, sinks, spec);
+  SessionReport result = run_session(source, pipeline, sinks, spec);
+  if (report != nullptr) *report = std::move(result);
   return bands;
 }
 
@@ -193,35 +196,59 @@ TEST(Recorder, FailsBesideADeviceThatIsLost) {
                                       {"the microphone was pulled out", "a.wav", "cannot be written"});
 }
 
-TEST(Recorder, ReplayedGivesTheBitsOfTheLiveRun) {
-  const ScratchFolder folder;
+// A live run of sound with two gaps, and with invalid samples where asked for.
+std::vector<LiveEvent> sound_with_gaps(bool invalid) {
   std::vector<LiveEvent> events;
-  std::int64_t frames = 0;
   std::mt19937 random(9);
   std::uniform_real_distribution<float> sample(-1, 1);
   for (const std::int64_t block : {480, 17, 1, 960, 33, 2000}) {
     std::vector<float> sound_block(static_cast<std::size_t>(block));
     for (float& value : sound_block) value = sample(random);
+    if (invalid) sound_block[sound_block.size() / 2] = 3e38F;
     events.push_back({.frames = std::move(sound_block)});
     events.push_back({});
     if (block == 1) events.push_back({.gap = {.frames_lost = 100}});
-    frames += block;
+    if (block == 960) events.push_back({.gap = {.frames_dropped = 5000}});
   }
-  ScriptedSource live(std::move(events), 48000);
-  Recorder recorder(folder.file("a.wav"), live.info());
-  SessionSpec spec;
-  spec.max_frames = frames;
-  spec.recorder = &recorder;
-  const std::vector<float> heard = cochlea_of(live, 240, spec);
-  ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * frames);
+  return events;
+}
 
-  std::vector<float> replayed;
-  for (const std::string file : {"a.wav", "a.2.wav"}) {
-    const std::vector<float> bands = cochlea_of(*open_source(folder.file(file), {1, {}, 48000}), 64, {});
-    replayed.insert(replayed.end(), bands.begin(), bands.end());
+TEST(Recorder, ReplayedGivesTheBitsOfTheLiveRunUnderEveryPolicy) {
+  for (const pipeline::OnGap on_gap : {pipeline::OnGap::kReset, pipeline::OnGap::kMark, pipeline::OnGap::kFill}) {
+    for (const pipeline::OnInvalid on_invalid :
+         {pipeline::OnInvalid::kPass, pipeline::OnInvalid::kHold, pipeline::OnInvalid::kZero}) {
+      const ScratchFolder folder;
+      std::atomic<bool> stop{false};
+      std::vector<LiveEvent> events = sound_with_gaps(on_invalid != pipeline::OnInvalid::kPass);
+      events.push_back({.then = [&] { stop = true; }});
+      ScriptedSource live(std::move(events), 48000);
+      Recorder recorder(folder.file("a.wav"), live.info());
+      SessionSpec spec;
+      spec.recorder = &recorder;
+      spec.stop = &stop;
+      spec.input = {on_gap, on_invalid};
+      spec.max_fill_frames = 1000;  // the first gap is filled, the second is too long
+      SessionReport report;
+      const std::vector<float> heard = cochlea_of(live, 240, spec, &report);
+      EXPECT_EQ(report.frames_in, 3491 + report.frames_filled);
+      EXPECT_EQ(report.frames_filled, on_gap == pipeline::OnGap::kFill ? 100 : 0);
+      EXPECT_EQ(report.gaps, 2);
+      EXPECT_EQ(report.recording.files.size(), on_gap == pipeline::OnGap::kReset  ? 3U
+                                               : on_gap == pipeline::OnGap::kMark ? 1U
+                                                                                  : 2U);
+      EXPECT_EQ(report.recording.frames_written, report.frames_in);
+      ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * report.frames_in);
+
+      std::vector<float> replayed;
+      for (const std::string& file : report.recording.files) {
+        const std::vector<float> bands = cochlea_of(*open_source(file, {1, {}, 48000}), 64, {});
+        replayed.insert(replayed.end(), bands.begin(), bands.end());
+      }
+      ASSERT_EQ(replayed.size(), heard.size());
+      EXPECT_EQ(std::memcmp(replayed.data(), heard.data(), heard.size() * sizeof(float)), 0)
+          << pipeline::to_string(on_gap) << " " << pipeline::to_string(on_invalid);
+    }
   }
-  ASSERT_EQ(replayed.size(), heard.size());
-  EXPECT_EQ(std::memcmp(replayed.data(), heard.data(), heard.size() * sizeof(float)), 0);
 }
 
 // As behind a gap: the session stalls for 300 ms, and what cannot be on time any more is thrown away.
@@ -239,7 +266,7 @@ TEST(Recorder, ReplayedGivesTheBitsOfARunThatSkippedFrames) {
   spec.latency = {.budget_ms = 20, .on_miss = pipeline::OnMiss::kSkipToLatest, .miss_after = 1};
   std::int64_t skipped = 0;
   spec.on_skip = [&skipped](std::int64_t frames, std::int64_t) { skipped += frames; };
-  const std::vector<float> heard = cochlea_of(live, 240, spec, &clock);
+  const std::vector<float> heard = cochlea_of(live, 240, spec, nullptr, &clock);
   EXPECT_GT(skipped, 48 * 270);
   ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * (30000 - skipped));
 

@@ -54,6 +54,7 @@ struct Recording {
   std::vector<float> samples;
   std::vector<std::pair<std::int64_t, std::size_t>> events;  // the event's frame, and the samples written before it
   std::int64_t frames_held = 0;
+  std::vector<HandledGap> gaps;
   bool finished = false;
 };
 
@@ -76,6 +77,7 @@ class RecordingSink final : public Sink {
     EXPECT_FALSE(recording_.finished);
     recording_.events.emplace_back(event.frame, recording_.samples.size());
   }
+  void write_gap(const HandledGap& gap) override { recording_.gaps.push_back(gap); }
   void finish() override {
     EXPECT_FALSE(recording_.finished);
     recording_.finished = true;

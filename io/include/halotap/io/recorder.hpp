@@ -16,11 +16,11 @@ struct RecorderCounters {
   std::int64_t frames_in = 0;
   std::int64_t frames_written = 0;
   std::int64_t frames_dropped = 0;  // the disk was too slow, or full
-  std::vector<std::string> files;   // one, and one more for each gap
+  std::vector<std::string> files;   // one, and one more each time the run began again
 };
 
 // Writes the input of a run as WAV of 32-bit float, on a thread of its own: a slow disk costs frames of the recording,
-// counted, and none of the run. Behind a gap a new file begins, for there the run begins again too: FILE.wav,
+// counted, and none of the run. Behind a gap where the run begins again a new file begins: FILE.wav,
 // FILE.2.wav, ... Each of them, replayed, gives the bits that the run gave there.
 //
 // A file is written under its own name, over an older one, and its header follows twenty times a second: when the

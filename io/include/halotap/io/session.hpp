@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "halotap/io/handled_gap.hpp"
 #include "halotap/io/recorder.hpp"
 #include "halotap/io/sink.hpp"
 #include "halotap/io/source.hpp"
@@ -25,9 +26,11 @@ struct SessionSpec {
   std::int64_t max_frames = -1;                   // stop after this many input frames a stream; -1: at the source's end
   const std::atomic<bool>* stop = nullptr;        // set from anywhere (a signal handler too): end cleanly now
   std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
-  // A gap of a live source, in front of the input frame of that number.
-  std::function<void(const Gap&, std::int64_t)> on_gap;
-  pipeline::LatencyConfig latency;  // of a live source or a paced recording
+  // What becomes of gaps and invalid samples; gaps of more frames than these are not filled.
+  pipeline::InputPolicy input = {};
+  std::int64_t max_fill_frames = 0;
+  std::function<void(const HandledGap&)> on_gap;  // a gap of a live source
+  pipeline::LatencyConfig latency;                // of a live source or a paced recording
   // Frames that were thrown away because they could not be on time, in front of the input frame of that number.
   std::function<void(std::int64_t, std::int64_t)> on_skip;
   PublishedTelemetry* telemetry = nullptr;  // what happens, for other threads to read
@@ -43,6 +46,9 @@ struct SessionReport {
   bool stopped = false;             // ended by `stop`
   std::int64_t gaps = 0;            // of a live source, and what was missing there, all together
   Gap missing;
+  std::int64_t frames_filled = 0;    // of frames_in: zeros in the place of missing ones
+  std::int64_t frames_marked = 0;    // of frames_out: they saw a gap, or what filled it
+  pipeline::InvalidSamples invalid;  // of what was read, before any was replaced
   RecorderCounters recording;
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
@@ -54,8 +60,9 @@ struct SessionReport {
 
 // Runs `source` through `pipeline` into every sink and finishes the sinks. Everything runs on the caller's thread: read
 // a block, push what the ring takes, step, write. At the source's end, at max_frames and at a stop the pipeline is
-// drained: every frame pushed comes out. At a gap of a live source it is drained too, and begins again with the next
-// frame as a fresh stream: no output has frames from both sides of a gap in its receptive field. Sinks are given the
+// drained: every frame pushed comes out. At a gap of a live source that resets it is drained too, and begins again with
+// the next frame as a fresh stream: no output has frames from both sides of such a gap in its receptive field. Where
+// the stream goes on across a gap, sinks and on_gap are told which output frames it reaches. Sinks are given the
 // stages' events between the frames.
 //
 // Where capture has instants (a live source's, or a paced recording's frames' due times) every chunk's way is measured

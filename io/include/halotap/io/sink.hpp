@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "halotap/io/handled_gap.hpp"
 #include "halotap/io/source.hpp"
 #include "halotap/pipeline/stage.hpp"
 
@@ -46,6 +47,10 @@ class Sink {
   // Takes an event that comes before the frames written next. Throws as write does. A format that has no place for
   // events leaves them out.
   virtual void write_event([[maybe_unused]] const pipeline::StageEvent& event) {}
+
+  // Takes word of a gap in a live input, as soon as it is known. Throws as write does. A format that has no place for
+  // it leaves it out.
+  virtual void write_gap([[maybe_unused]] const HandledGap& gap) {}
 
   // Whether write waits for a device that plays what it gets: such a sink needs no other pace, and bears none.
   virtual bool sets_pace() const { return false; }

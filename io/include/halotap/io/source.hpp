@@ -1,6 +1,7 @@
 // Where frames come from.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,12 +34,14 @@ struct Gap {
   std::int64_t frames_lost = 0;     // the device never delivered them; an estimate, from the clock
   std::int64_t frames_dropped = 0;  // it did, into a ring that was full
   bool is_reopening = false;        // the device was lost, and is back
+  std::int64_t frames_late = 0;     // found so late that it may lie in front of so many frames that were read before
 
   bool exists() const { return frames_lost > 0 || frames_dropped > 0 || is_reopening; }
   Gap& operator+=(const Gap& other) {
     frames_lost += other.frames_lost;
     frames_dropped += other.frames_dropped;
     is_reopening = is_reopening || other.is_reopening;
+    frames_late = std::max(frames_late, other.frames_late);
     return *this;
   }
 };

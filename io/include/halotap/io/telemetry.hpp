@@ -19,7 +19,7 @@ struct Level {
 
 // Frames are counted in a stream. Everything counts from the session's beginning, but for what says otherwise.
 //
-//     frames read from the source = frames_in + frames_skipped
+//     frames read from the source = frames_in - frames_filled + frames_skipped
 //     frames_in = frames_out + what waits for its chunk, for lookahead or in stages + what stages merged
 struct SessionTelemetry {
   static constexpr std::size_t kMostChannels = 8;
@@ -34,6 +34,9 @@ struct SessionTelemetry {
   std::int64_t frames_dropped = 0;  // of a live source: delivered while its ring was full
   std::int64_t frames_lost = 0;     // of a live source: never delivered; an estimate
   std::int64_t gaps = 0;
+  std::int64_t frames_filled = 0;         // among frames_in: zeros in the place of missing ones
+  std::int64_t frames_marked = 0;         // among frames_out, now or soon: a gap, or what fills it, reaches them
+  pipeline::InvalidSamples invalid = {};  // of what was read, before any was replaced
   std::int64_t skips = 0;
   std::array<pipeline::LatencyFigures, pipeline::kLatencyParts> latency = {};  // by LatencyPart
   std::int64_t latest_ns = 0;    // the whole way of the last chunk; 0: nobody knows

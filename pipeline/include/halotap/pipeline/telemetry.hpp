@@ -55,4 +55,13 @@ struct LatencyFigures {
   std::uint64_t misses = 0;  // chunks above the part's budget
 };
 
+// Invalid samples among a session's input, by kind (input_policy.hpp).
+struct InvalidSamples {
+  std::uint64_t nan = 0;
+  std::uint64_t infinite = 0;
+  std::uint64_t too_large = 0;  // finite, of a magnitude above kMaxMagnitude
+
+  std::uint64_t all() const noexcept { return nan + infinite + too_large; }
+};
+
 }  // namespace halotap::pipeline
