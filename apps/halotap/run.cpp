@@ -85,6 +85,8 @@ ExitCode run(const RunOptions& options) {
   spec.stop = stop;
   spec.input = config.input;
   spec.max_fill_frames = frames_in(config.ring_capacity_ms / 1e3, info.rate_hz);
+  spec.realtime = config.realtime;
+  spec.on_note = [](const std::string& note) { say(note); };
   spec.on_gap = [](const io::HandledGap& gap) { say(describe_gap(gap)); };
   spec.on_skip = [](std::int64_t skipped, std::int64_t frame) { say(describe_skip(skipped, frame)); };
   spec.latency = config.latency;
@@ -144,6 +146,7 @@ ExitCode run(const RunOptions& options) {
   summary.chunk_frames = config.chunk_frames;
   summary.precision = config.precision;
   summary.sinks = config.sink_uris;
+  summary.asks_realtime = config.realtime.asks();
   report_session(summary, options.json);
   return ExitCode::kDone;
 }

@@ -67,6 +67,20 @@ std::string text_of(const pipeline::InvalidSamples& invalid) {
          std::to_string(invalid.too_large) + " above 1e30";
 }
 
+std::string text_of(const io::RealtimeGrant& grant) {
+  std::string text;
+  const auto add = [&text](const std::string& words) { text += (text.empty() ? "" : ", ") + words; };
+  if (grant.priority > 0) add("priority " + std::to_string(grant.priority));
+  if (!grant.cpus.empty()) {
+    std::string cpus = "processors";
+    for (const int cpu : grant.cpus) cpus += " " + std::to_string(cpu);
+    add(cpus);
+  }
+  if (grant.memory_locked) add("memory locked");
+  if (!grant.refusals.empty()) add(std::to_string(grant.refusals.size()) + " refused");
+  return text;
+}
+
 void print_json(std::ostream& out, const SessionSummary& summary) {
   const io::SessionReport& report = summary.processed.report;
   const double duration_s = static_cast<double>(report.frames_in) / summary.rate_hz;
@@ -125,6 +139,13 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
     json["recording"] = {
         {"frames", recording.frames_written}, {"frames_dropped", recording.frames_dropped}, {"files", recording.files}};
+  }
+  if (summary.asks_realtime) {
+    const io::RealtimeGrant& grant = report.realtime;
+    json["realtime"] = {{"priority", grant.priority > 0 ? ordered_json(grant.priority) : ordered_json()},
+                        {"cpus", !grant.cpus.empty() ? ordered_json(grant.cpus) : ordered_json()},
+                        {"memory_locked", grant.memory_locked},
+                        {"refusals", grant.refusals}};
   }
   json["device"] = summary.processed.device;
   json["precision"] = pipeline::to_string(summary.precision);
@@ -222,6 +243,7 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     for (const std::string& file : recording.files) out << ' ' << file;
     out << '\n';
   }
+  if (summary.asks_realtime) out << "realtime   " << text_of(report.realtime) << '\n';
   out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';
   for (std::size_t i = 0; i < summary.stages.size(); ++i) {
     out << (i == 0 ? "stages     " : "           ") << text_of(summary.stages[i], report.stages[i]) << '\n';

@@ -21,6 +21,7 @@ struct SessionSummary {
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::vector<std::string> stages;  // names, one for each of the report's counters
   std::vector<std::string> sinks;   // addresses
+  bool asks_realtime = false;       // for a priority, processors or locked memory
   Processed processed;
 };
 

@@ -14,6 +14,8 @@
 #include "halotap/pipeline/miss_watch.hpp"
 #include "input/gap_reach.hpp"
 #include "input/sample_guard.hpp"
+#include "realtime/realtime_scope.hpp"
+#include "realtime/thread_name.hpp"
 #include "session/held_frame.hpp"
 #include "session/level_meter.hpp"
 #include "session/stale_frames.hpp"
@@ -64,17 +66,10 @@ class Session {
   }
 
   SessionReport run() {
+    const BorrowedThreadName name("halotap-session");
+    // Before the scheduling changes: threads begin with their maker's processors.
     if (spec_.recorder != nullptr) spec_.recorder->begin();
-    start_ = last_told_ = clock_.now();
-    if (source_.info().is_live) {
-      run_live();
-    } else {
-      run_recording();
-    }
-    end_skip();
-    report_.stopped = stop_asked();
-    drain();
-    end_marks();
+    compute();
     try {
       finish_outputs();
     } catch (const pipeline::DataError& error) {
@@ -95,6 +90,22 @@ class Session {
   }
 
  private:
+  // All that has a deadline.
+  void compute() {
+    const RealtimeScope realtime(spec_.realtime, spec_.on_note);
+    report_.realtime = realtime.grant();
+    start_ = last_told_ = clock_.now();
+    if (source_.info().is_live) {
+      run_live();
+    } else {
+      run_recording();
+    }
+    end_skip();
+    report_.stopped = stop_asked();
+    drain();
+    end_marks();
+  }
+
   // A stream; those that were filled in count as read.
   std::int64_t frames_read() const { return report_.frames_in + report_.frames_skipped; }
 

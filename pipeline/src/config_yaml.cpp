@@ -12,6 +12,7 @@ constexpr double kMaxBudgetMs = 3600e3;        // an hour
 constexpr std::int64_t kMaxChunksOnEnd = 1000000;
 constexpr std::size_t kMaxSinks = 64;
 constexpr std::size_t kMaxStages = 64;
+constexpr std::int64_t kMaxCpus = 1024;  // of a cpu_set_t
 
 LatencyConfig read_latency(const YamlValue& value) {
   LatencyConfig latency;
@@ -69,6 +70,19 @@ static InputPolicy read_input(YamlMap input) {
   return policy;
 }
 
+static RealtimeSpec read_realtime(YamlMap realtime) {
+  RealtimeSpec spec;
+  if (const auto priority = realtime.optional("priority")) spec.priority = static_cast<int>(priority->integer(1, 99));
+  if (const auto cpus = realtime.optional("cpus")) {
+    for (const YamlValue& cpu : cpus->list(1, kMaxCpus)) {
+      spec.cpus.push_back(static_cast<int>(cpu.integer(0, kMaxCpus - 1)));
+    }
+  }
+  if (const auto lock_memory = realtime.optional("lock_memory")) spec.lock_memory = lock_memory->boolean();
+  realtime.refuse_unknown_keys();
+  return spec;
+}
+
 PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   YamlFile yaml(file, Fault::kConfig);
   for (const std::string& assignment : overrides) yaml.override_value(assignment);
@@ -117,6 +131,7 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
     record.refuse_unknown_keys();
   }
   if (const auto input = root.optional("input")) config.input = read_input(input->map());
+  if (const auto realtime = root.optional("realtime")) config.realtime = read_realtime(realtime->map());
   root.refuse_unknown_keys();
   return config;
 }

@@ -1,12 +1,16 @@
 #include "halotap/io/session.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -442,6 +446,33 @@ TEST(Session, BeginsAgainBehindAGapThatIsTooLongToFill) {
   }
 }
 
+// Behind a reset both are counted from there, in input and output.
+TEST(Session, MarksInAStreamThatBeganBehindAReset) {
+  std::atomic<bool> stop{false};
+  ScriptedSource source({{.frames = counted_from(1, 23)},
+                         {.gap = {.frames_lost = 1000}},
+                         {.frames = counted_from(1, 20)},
+                         {.gap = {.frames_lost = 10}},
+                         {.frames = counted_from(1, 20)},
+                         {.then = [&] { stop = true; }}},
+                        1000);
+  pipeline::PipelineSpec setup = pipeline_spec(4);
+  setup.stages = {{"decimate", pipeline::decimate_stage({.factor = 5})}};
+  pipeline::Pipeline pipeline(wide_model(), setup);
+  std::vector<Recording> recordings(1);
+  SessionSpec spec = on_gap(pipeline::OnGap::kFill);
+  spec.stop = &stop;
+  const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  ASSERT_EQ(recordings[0].gaps.size(), 2U);
+  // 23 frames make 5; the engine's 18 to 31 behind them are in windows 3 to 6.
+  EXPECT_EQ(recordings[0].gaps[0].first_frame, 5);
+  EXPECT_EQ(recordings[0].gaps[1].at_frame, 43);
+  EXPECT_EQ(recordings[0].gaps[1].first_frame, 5 + 3);
+  EXPECT_EQ(recordings[0].gaps[1].frames, 4);
+  EXPECT_EQ(report.frames_marked, 4);
+  EXPECT_EQ(report.frames_out, 5 + 10);
+}
+
 TEST(Session, FillsNoMoreThanItIsToTake) {
   SessionSpec spec = on_gap(pipeline::OnGap::kFill);
   spec.max_frames = 26;
@@ -511,6 +542,55 @@ TEST(Session, KeepsWhatCameBeforeTheDeviceFailed) {
                                       {"the microphone was pulled out"});
   EXPECT_TRUE(recordings[0].finished);
   EXPECT_EQ(recordings[0].samples.size(), 100U);
+}
+
+// An embedder's thread is its own again behind the run, also when the run fails.
+TEST(Session, BorrowsNameAndSchedulingOfTheCallersThread) {
+  for (const bool fails : {false, true}) {
+    std::thread([fails] {
+      pthread_setname_np(pthread_self(), "embedder");
+      cpu_set_t before;
+      pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
+      int cpu = 0;
+      while (!CPU_ISSET(cpu, &before)) ++cpu;
+      CountingSource source(100, 1, 1);
+      pipeline::PipelineSpec setup = pipeline_spec(8);
+      setup.worker_threads = 2;
+      pipeline::Pipeline pipeline(identity_model(1), setup);
+      Recording recording;
+      auto sink = std::make_unique<RecordingSink>(recording, 1);
+      bool is_pinned = false;
+      std::vector<std::string> names;
+      sink->on_write = [&] {
+        cpu_set_t now;
+        pthread_getaffinity_np(pthread_self(), sizeof(now), &now);
+        is_pinned = CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now);
+        names.clear();
+        for (const ThreadInfo& thread : threads()) names.push_back(thread.name);
+        if (fails) throw DataError("disk full");
+      };
+      std::vector<std::unique_ptr<Sink>> sinks;
+      sinks.push_back(std::move(sink));
+      SessionSpec spec;
+      spec.realtime = {.priority = 3, .cpus = {cpu}};
+      if (fails) {
+        EXPECT_THROW(run_session(source, pipeline, sinks, spec), DataError);
+      } else {
+        const SessionReport report = run_session(source, pipeline, sinks, spec);
+        EXPECT_EQ(report.realtime.cpus, std::vector<int>{cpu});
+      }
+      EXPECT_TRUE(is_pinned);
+      EXPECT_EQ(std::count(names.begin(), names.end(), "halotap-session"), 1);
+      EXPECT_EQ(std::count(names.begin(), names.end(), "halotap-engine"), 2);
+      cpu_set_t after;
+      pthread_getaffinity_np(pthread_self(), sizeof(after), &after);
+      EXPECT_TRUE(CPU_EQUAL(&before, &after));
+      EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+      char name[16];
+      pthread_getname_np(pthread_self(), name, sizeof(name));
+      EXPECT_STREQ(name, "embedder");
+    }).join();
+  }
 }
 
 // Under ThreadSanitizer: the device's thread, the keeper's and the session's, begun and ended again and again.

@@ -19,7 +19,8 @@ constexpr const char* kWhole =
     "          budgets_ms: {source: 12, engine: 5.5, stages: 1, sinks: 2}}\n"
     "sinks: [{uri: \"jsonl://-\"}, {uri: out.npy}]\n"
     "record: {file: out/in.wav}\n"
-    "input: {on_gap: fill, on_invalid: hold}\n";
+    "input: {on_gap: fill, on_invalid: hold}\n"
+    "realtime: {priority: 80, cpus: [1, 3], lock_memory: true}\n";
 
 constexpr const char* kShort =
     "format: halotap-pipeline/1\n"
@@ -61,6 +62,9 @@ TEST(PipelineConfig, ReadsEveryKey) {
   EXPECT_EQ(config.record_file, "out/in.wav");
   EXPECT_EQ(config.input.on_gap, OnGap::kFill);
   EXPECT_EQ(config.input.on_invalid, OnInvalid::kHold);
+  EXPECT_EQ(config.realtime.priority, 80);
+  EXPECT_EQ(config.realtime.cpus, (std::vector<int>{1, 3}));
+  EXPECT_TRUE(config.realtime.lock_memory);
 }
 
 TEST(PipelineConfig, HasDefaults) {
@@ -79,6 +83,7 @@ TEST(PipelineConfig, HasDefaults) {
   EXPECT_EQ(config.record_file, "");
   EXPECT_EQ(config.input.on_gap, OnGap::kReset);
   EXPECT_EQ(config.input.on_invalid, OnInvalid::kPass);
+  EXPECT_FALSE(config.realtime.asks());
 }
 
 TEST(PipelineConfig, LeavesAbsoluteModelPathsAlone) {
@@ -116,7 +121,7 @@ TEST(PipelineConfig, RefusesUnknownKeys) {
   EXPECT_EQ(
       refused(std::string(kShort) + "latencies: {budget_ms: 20}\n"),
       "p.yaml:5:1: key 'latencies': expected one of format, source, model, chunk_frames, ring, latency, stages, sinks, "
-      "record, input, got an unknown key");
+      "record, input, realtime, got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: in.wav", "uri: in.wav, rate: 1")),
             "p.yaml:2:23: key 'source.rate': expected one of uri, got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: out.npy", "uri: out.npy, url: x")),
@@ -186,6 +191,10 @@ TEST(PipelineConfig, RefusesValuesOutOfRange) {
             "p.yaml:10:17: key 'input.on_gap': expected one of reset, mark or fill, got 'skip'");
   EXPECT_EQ(refused(replaced(kWhole, "on_invalid: hold", "on_invalid: drop")),
             "p.yaml:10:35: key 'input.on_invalid': expected one of pass, hold or zero, got 'drop'");
+  EXPECT_EQ(refused(replaced(kWhole, "priority: 80", "priority: 100")),
+            "p.yaml:11:22: key 'realtime.priority': expected an integer from 1 to 99, got '100'");
+  EXPECT_EQ(refused(replaced(kWhole, "[1, 3]", "[1, 1024]")),
+            "p.yaml:11:36: key 'realtime.cpus.1': expected an integer from 0 to 1023, got '1024'");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/ring.hpp"
 #include "live/gap_queue.hpp"
+#include "realtime/thread_name.hpp"
 #include "record/numbered.hpp"
 #include "sndfile/limits.hpp"
 #include "sndfile/reason.hpp"
@@ -146,7 +147,10 @@ Recorder::~Recorder() {
 
 void Recorder::begin() {
   impl_->begin_file();
-  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+  impl_->thread = std::thread([impl = impl_.get()] {
+    name_this_thread("halotap-record");
+    impl->run();
+  });
 }
 
 void Recorder::push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {

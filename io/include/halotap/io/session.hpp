@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "halotap/io/handled_gap.hpp"
+#include "halotap/io/realtime.hpp"
 #include "halotap/io/recorder.hpp"
 #include "halotap/io/sink.hpp"
 #include "halotap/io/source.hpp"
@@ -18,6 +19,7 @@
 #include "halotap/pipeline/latency.hpp"
 #include "halotap/pipeline/latency_log.hpp"
 #include "halotap/pipeline/pipeline.hpp"
+#include "halotap/pipeline/realtime_spec.hpp"
 
 namespace halotap::io {
 
@@ -35,6 +37,9 @@ struct SessionSpec {
   std::function<void(std::int64_t, std::int64_t)> on_skip;
   PublishedTelemetry* telemetry = nullptr;  // what happens, for other threads to read
   Recorder* recorder = nullptr;             // gets the input too; begun when all is checked, finished with the sinks
+  // Of the caller's thread, from the first frame to the last; then it is as it was.
+  pipeline::RealtimeSpec realtime = {};
+  std::function<void(const std::string&)> on_note = {};  // one line about what the system refused
 };
 
 struct SessionReport {
@@ -50,6 +55,7 @@ struct SessionReport {
   std::int64_t frames_marked = 0;    // of frames_out: they saw a gap, or what filled it
   pipeline::InvalidSamples invalid;  // of what was read, before any was replaced
   RecorderCounters recording;
+  RealtimeGrant realtime;
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
   pipeline::LatencyLog latency;          // of every chunk, the last one of a recording too, until the sinks have it

@@ -10,6 +10,7 @@
 
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/input_policy.hpp"
+#include "halotap/pipeline/realtime_spec.hpp"
 #include "halotap/pipeline/stage.hpp"
 
 namespace halotap::pipeline {
@@ -54,6 +55,7 @@ struct PipelineConfig {
   std::vector<std::string> sink_uris;  // 1 to 64
   std::string record_file;             // where the input is kept; empty: nowhere
   InputPolicy input;
+  RealtimeSpec realtime;
 };
 
 // Reads a pipeline file. `overrides` are `key=value` with dotted keys ("model.backend=cpu", "chunk_frames=8"), applied
