@@ -1,5 +1,7 @@
 #include "status_reporter.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -93,7 +95,9 @@ std::string status_line(const io::SessionTelemetry& telemetry, const StatusRepor
 
 StatusReporter::StatusReporter(const io::PublishedTelemetry& telemetry, const StatusReporterSpec& spec)
     : telemetry_(telemetry), spec_(spec) {
-  if (spec_.shows_line || spec_.json != nullptr) thread_ = std::thread([this] { run(); });
+  if (!spec_.shows_line && spec_.json == nullptr) return;
+  thread_ = std::thread([this] { run(); });
+  pthread_setname_np(thread_.native_handle(), "halotap-status");
 }
 
 StatusReporter::~StatusReporter() {

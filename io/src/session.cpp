@@ -62,7 +62,6 @@ class Session {
     if (info.is_live) frames_per_second_ = info.rate_hz;
     block_.resize(static_cast<std::size_t>(block_frames_ * frame_samples_));
     report_.latency = pipeline::LatencyLog(spec_.latency);
-    name_threads();
   }
 
   SessionReport run() {
@@ -94,6 +93,7 @@ class Session {
   void compute() {
     const RealtimeScope realtime(spec_.realtime, spec_.on_note);
     report_.realtime = realtime.grant();
+    name_threads();
     start_ = last_told_ = clock_.now();
     if (source_.info().is_live) {
       run_live();
@@ -470,20 +470,14 @@ class Session {
     return told;
   }
 
+  // Once all of them run: reading the names is nothing for the loop.
   void name_threads() {
-    std::vector<std::string> names{"session"};
-    const auto add = [&names](const std::vector<std::string>& more) {
-      names.insert(names.end(), more.begin(), more.end());
-    };
-    add(source_.threads());
-    for (const auto& sink : sinks_) add(sink->threads());
-    if (spec_.recorder != nullptr) names.emplace_back("recorder");
-    for (std::int64_t i = 0; i < pipeline_.worker_threads(); ++i) names.push_back("worker " + std::to_string(i + 1));
-    names.resize(std::min(names.size(), SessionTelemetry::kMostThreads));
-    telemetry_.threads = static_cast<std::int64_t>(names.size());
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      SessionTelemetry::ThreadName& name = telemetry_.thread_names[i];
-      std::copy_n(names[i].begin(), std::min(names[i].size(), name.size() - 1), name.begin());
+    std::vector<ThreadInfo> running = threads();
+    running.resize(std::min(running.size(), SessionTelemetry::kMostThreads));
+    telemetry_.threads = static_cast<std::int64_t>(running.size());
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      const std::string& name = running[i].name;  // at most 15 characters
+      std::copy(name.begin(), name.end(), telemetry_.thread_names[i].begin());
     }
   }
 

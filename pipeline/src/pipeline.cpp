@@ -44,7 +44,6 @@ struct Pipeline::Impl {
 
   Impl(const Model& model, const PipelineSpec& spec)
       : clock(spec.clock != nullptr ? *spec.clock : monotonic_clock()),
-        worker_threads(spec.worker_threads),
         streams(spec.streams),
         in_channels(model.stack->in_channels()),
         out_channels(model.stack->out_channels()),
@@ -117,7 +116,6 @@ struct Pipeline::Impl {
   }
 
   const Clock& clock;
-  const std::int64_t worker_threads;
   const std::int64_t streams;
   const std::int64_t in_channels;
   const std::int64_t out_channels;
@@ -182,7 +180,6 @@ std::int64_t Pipeline::latency_frames() const noexcept {
 }
 
 const Clock& Pipeline::clock() const noexcept HALOTAP_NONBLOCKING { return impl_->clock; }
-std::int64_t Pipeline::worker_threads() const noexcept { return impl_->worker_threads; }
 const Engine& Pipeline::engine() const noexcept { return impl_->engine; }
 
 RingCounters Pipeline::ring_counters() const noexcept {

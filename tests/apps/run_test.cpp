@@ -253,7 +253,7 @@ TEST_F(Run, TellsOfItselfEverySecondInJson) {
   const nlohmann::json& status = lines.front();
   EXPECT_EQ(status["line"], "status");
   EXPECT_GT(status["frames"], 100);  // of 240
-  EXPECT_EQ(status["threads"], nlohmann::json::array({"session"}));
+  EXPECT_EQ(status["threads"], nlohmann::json::array({"halotap-session", "halotap-status"}));
   EXPECT_NEAR(status["level"]["peak"].get<double>(), 0.5, 0.1);  // of noise within ±0.5
   EXPECT_NEAR(status["level"]["rms"].get<double>(), 0.29, 0.1);
   EXPECT_EQ(status["channel_levels"].size(), 8u);

@@ -29,7 +29,6 @@ class LiveSink final : public Sink {
   LiveSink(LiveSinkSpec spec, std::shared_ptr<Playback> playback, std::unique_ptr<DeviceKeeper> keeper);
 
   bool sets_pace() const override { return true; }
-  std::vector<std::string> threads() const override { return {"playback", "playback keeper"}; }
   // Throws DeviceError when the device is gone for good.
   void write(const float* samples, std::int64_t frames) override;
   // Waits until all has been played, unless stopped; says how many frames were not, and how much silence was played for

@@ -25,7 +25,6 @@ class LiveSource final : public Source {
   Gap take_gap() override { return capture_->take_gap(); }
   std::optional<pipeline::Instant> capture_time() const override;
   Waiting waiting() const override { return {capture_->waiting_frames(), capture_->capacity_frames()}; }
-  std::vector<std::string> threads() const override { return {"capture", "capture keeper"}; }
 
  private:
   void check_rate() const;

@@ -4,13 +4,20 @@
 #include <pthread.h>
 
 #include <array>
+#include <thread>
 
 namespace halotap::io {
 
 // Gives the calling thread a name, of at most 15 characters, for as long as it runs.
 inline void name_this_thread(const char* name) noexcept { pthread_setname_np(pthread_self(), name); }
 
-// Gives it one for a while: the thread is somebody else's, who gets it back as it was. Made and destroyed on it.
+// Gives a thread that was just started a name, which it has when this returns.
+inline void name_thread(std::thread& thread, const char* name) noexcept {
+  pthread_setname_np(thread.native_handle(), name);
+}
+
+// Gives the calling thread one for a while: the thread is somebody else's, who gets it back as it was. Made and
+// destroyed on it.
 class BorrowedThreadName {
  public:
   explicit BorrowedThreadName(const char* name) noexcept {

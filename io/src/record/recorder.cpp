@@ -147,10 +147,8 @@ Recorder::~Recorder() {
 
 void Recorder::begin() {
   impl_->begin_file();
-  impl_->thread = std::thread([impl = impl_.get()] {
-    name_this_thread("halotap-record");
-    impl->run();
-  });
+  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+  name_thread(impl_->thread, "halotap-record");
 }
 
 void Recorder::push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {

@@ -77,7 +77,6 @@ class ResampledSource final : public Source {
     const Waiting waiting = source_->waiting();
     return {frames_after(waiting.frames), frames_after(waiting.capacity_frames)};
   }
-  std::vector<std::string> threads() const override { return source_->threads(); }
 
   using Source::read;
   std::int64_t read(float* samples, std::int64_t frames) override {

@@ -26,7 +26,6 @@ class SelectedSource : public Source {
   Gap take_gap() override { return source_->take_gap(); }
   std::optional<pipeline::Instant> capture_time() const override { return source_->capture_time(); }
   Waiting waiting() const override { return source_->waiting(); }
-  std::vector<std::string> threads() const override { return source_->threads(); }
 
  private:
   template <class Real>

@@ -63,7 +63,6 @@ TEST_F(LiveSourceTest, TellsWhenItsFramesWereCapturedAndHowManyWait) {
   ASSERT_EQ(source->read(samples.data(), 8), 8);
   EXPECT_EQ(source->capture_time()->time_since_epoch(), 2ms);
   EXPECT_EQ(source->waiting().frames, 4);
-  EXPECT_EQ(source->threads(), (std::vector<std::string>{"capture", "capture keeper"}));
 }
 
 TEST_F(LiveSourceTest, ReturnsWithoutFramesFromADeviceThatHasNone) {

@@ -180,7 +180,6 @@ class ClockedSource final : public Source {
     const std::chrono::duration<double> since = clock_.now() - start_;
     return {static_cast<std::int64_t>(std::floor(since.count() * info_.rate_hz + 1e-6)) - at_, 500};
   }
-  std::vector<std::string> threads() const override { return {"capture"}; }
 
   std::function<void()> on_read = [] {};
 

@@ -24,7 +24,7 @@ struct ThreadInfo {
 // halotap's threads in this program, in order of their ids: halotap-session (who runs a session, while it runs),
 // halotap-keeper (keeps a sound device running), halotap-device (what the sound library made for that, the thread that
 // calls back too; it may name them otherwise), halotap-record (writes a recording), halotap-engine (a worker of an
-// engine), halotap-devices (looks for devices).
+// engine), halotap-devices (looks for devices), halotap-status (tells of a run).
 // Reads /proc: empty where there is none. Allocates; nothing for a loop with a deadline. [any thread]
 std::vector<ThreadInfo> threads();
 

@@ -55,9 +55,6 @@ class Sink {
   // Whether write waits for a device that plays what it gets: such a sink needs no other pace, and bears none.
   virtual bool sets_pace() const { return false; }
 
-  // The names of the threads that it runs besides the caller's.
-  virtual std::vector<std::string> threads() const { return {}; }
-
   // Completes the output with the frames written so far, be they fewer than SinkSpec announced. Throws DataError.
   virtual void finish() = 0;
 };

@@ -75,8 +75,6 @@ class Source {
   // since the last gap. It does not depend on when a late block brought it. None before the first frame.
   virtual std::optional<pipeline::Instant> capture_time() const { return std::nullopt; }
   virtual Waiting waiting() const { return {}; }
-  // The names of the threads that it runs besides the caller's.
-  virtual std::vector<std::string> threads() const { return {}; }
 
   // The same in double, for comparing with float64 expectations: a source whose data is wider than float32 gives it
   // unrounded; the others widen what read gives.

@@ -91,9 +91,8 @@ class Pipeline {
   // frame waits for its chunk to fill is not in it. [any thread]
   std::int64_t latency_frames() const noexcept;
 
-  // As its spec has them. [any thread]
+  // As its spec has it. [any thread]
   const Clock& clock() const noexcept HALOTAP_NONBLOCKING;
-  std::int64_t worker_threads() const noexcept;
   // The engine inside, for its constants and counters. [any thread]
   const Engine& engine() const noexcept;
   // A consistent snapshot. [any thread]
