@@ -5,7 +5,8 @@
 
 namespace halotap::test {
 
-// Calls of pthread_mutex_lock, and with it of std::mutex, so far, by this thread.
+// Calls that take a mutex, a reader-writer lock, a spin lock or a semaphore, waiting for it or trying to, so far, by
+// this thread: what std::mutex, std::timed_mutex, std::shared_mutex and everything built on them come down to.
 std::uint64_t lock_calls();
 
 }  // namespace halotap::test

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "halotap/io/recorder.hpp"
@@ -21,13 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using pipeline::OnMiss;
-
-TEST(LockCounter, CatchesAMutex) {
-  std::mutex mutex;
-  const std::uint64_t before = test::lock_calls();
-  { const std::lock_guard lock(mutex); }
-  EXPECT_EQ(test::lock_calls(), before + 1);
-}
 
 // A live source whose device delivers every 10 ms of the clock, from the reader's thread.
 class FedSource final : public Source {
