@@ -39,8 +39,8 @@ class CaptureClock {
 
   // Frames a second that the device delivers, lost ones aside; 0 before it has run for three seconds without a pause.
   double measured_rate_hz() const noexcept { return measured_rate_hz_; }
-  // The device has been off its rate by more than 2 % for two seconds on end.
-  bool is_off_rate() const noexcept { return seconds_off_rate_ >= 2; }
+  // The device has been off its rate by more than 2 % for three seconds on end: a burst of one lies in two of them.
+  bool is_off_rate() const noexcept { return seconds_off_rate_ >= 3; }
 
  private:
   double lateness(std::int64_t now_ns) const noexcept;
