@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -611,6 +612,56 @@ TEST(Session, StartsAndStopsOverALiveDeviceManyTimesInARow) {
     const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
     EXPECT_EQ(report.frames_in, i % 8);
     EXPECT_EQ(report.frames_out, i % 8);
+  }
+}
+
+// Under ThreadSanitizer: stopped by another thread at any moment, while a third reads its telemetry and the device
+// comes and goes.
+TEST(Session, IsStoppedAtAnyMoment) {
+  std::mt19937 random(8);
+  for (int i = 0; i < 40; ++i) {
+    const auto device = std::make_shared<FakeDevice>();
+    device->capture = std::make_shared<Capture>(1, 4000, 32);
+    SourceInfo info;
+    info.channels = 1;
+    info.rate_hz = 4000;
+    info.is_live = true;
+    LiveSource source(info, device->capture, std::make_unique<DeviceKeeper>(fake_keeper(device)), "fake",
+                      std::chrono::milliseconds(1));
+    pipeline::PipelineSpec setup = pipeline_spec(3);
+    setup.worker_threads = i % 3;
+    pipeline::Pipeline pipeline(look_ahead_model(1), setup);
+    std::vector<Recording> recordings(1);
+    std::atomic<bool> stop{false};
+    PublishedTelemetry telemetry;
+    SessionSpec spec;
+    spec.stop = &stop;
+    spec.telemetry = &telemetry;
+    spec.input.on_gap = static_cast<pipeline::OnGap>(i % 3);
+    spec.max_fill_frames = 32;
+    spec.realtime.cpus = {0};
+    const std::chrono::microseconds moment(random() % 6000);
+    const bool device_fails = i % 4 == 0;
+    std::thread stopper([&] {
+      std::this_thread::sleep_for(moment / 2);
+      if (device_fails) device->claims_active = false;
+      std::this_thread::sleep_for(moment / 2);
+      device->claims_active = true;
+      stop = true;
+    });
+    std::thread reader([&] {
+      while (!stop) {
+        const SessionTelemetry told = telemetry.load();
+        EXPECT_LE(told.frames_filled, told.frames_in);
+        std::this_thread::yield();
+      }
+    });
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    stopper.join();
+    reader.join();
+    EXPECT_TRUE(report.stopped);
+    EXPECT_EQ(report.frames_in, report.frames_out);
+    EXPECT_TRUE(recordings[0].finished);
   }
 }
 
