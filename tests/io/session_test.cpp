@@ -447,6 +447,66 @@ TEST(Session, BeginsAgainBehindAGapThatIsTooLongToFill) {
   }
 }
 
+// A live source of 1000 frames a second, the value of each its number; frames 101 to 150 never come.
+class GappedSource final : public Source {
+ public:
+  explicit GappedSource(const test::WoundClock& clock) : clock_(clock), start_(clock.now()) {
+    info_.channels = 1;
+    info_.rate_hz = 1000;
+    info_.is_live = true;
+  }
+
+  const SourceInfo& info() const override { return info_; }
+  using Source::read;
+  std::int64_t read(float* samples, std::int64_t frames) override {
+    if (at_ == 100) return 0;
+    while (made() <= at_) clock_.wind(std::chrono::milliseconds(1));
+    const std::int64_t count = std::min({frames, made() - at_, at_ < 100 ? 100 - at_ : frames});
+    std::iota(samples, samples + count, static_cast<float>(at_ + 1));
+    at_ += count;
+    return count;
+  }
+  Gap take_gap() override {
+    if (at_ != 100) return {};
+    at_ = 150;
+    while (made() < at_) clock_.wind(std::chrono::milliseconds(1));
+    return {.frames_lost = 50};
+  }
+  std::optional<pipeline::Instant> capture_time() const override { return start_ + std::chrono::milliseconds(at_); }
+
+ private:
+  std::int64_t made() const { return (clock_.now() - start_) / std::chrono::milliseconds(1); }
+
+  const test::WoundClock& clock_;
+  pipeline::Instant start_;
+  SourceInfo info_;
+  std::int64_t at_ = 0;
+};
+
+// What is made up for a gap is late, and counts as that; but it is no reason to throw anything away, or to stop.
+TEST(Session, FillsAGapWhateverTheBudget) {
+  for (const pipeline::OnMiss on_miss :
+       {pipeline::OnMiss::kCount, pipeline::OnMiss::kSkipToLatest, pipeline::OnMiss::kStop}) {
+    const test::WoundClock clock;
+    GappedSource source(clock);
+    pipeline::PipelineSpec setup = pipeline_spec(10);
+    setup.clock = &clock;
+    pipeline::Pipeline pipeline(identity_model(1), setup);
+    std::vector<Recording> recordings(1);
+    SessionSpec spec = on_gap(pipeline::OnGap::kFill);
+    spec.latency = {.budget_ms = 20, .on_miss = on_miss, .miss_after = 1};
+    spec.max_frames = 400;
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    std::vector<float> expected = counted(400);
+    std::fill_n(expected.begin() + 100, 50, 0.0F);
+    EXPECT_EQ(recordings[0].samples, expected);
+    EXPECT_EQ(report.frames_filled, 50);
+    EXPECT_EQ(report.frames_skipped, 0);
+    // At 150 ms, of the chunks that were to be captured at 110, 120, ... 150.
+    EXPECT_EQ(report.latency.figures(pipeline::LatencyPart::kWhole).misses, 2U);
+  }
+}
+
 // Behind a reset both are counted from there, in input and output.
 TEST(Session, MarksInAStreamThatBeganBehindAReset) {
   std::atomic<bool> stop{false};
