@@ -14,6 +14,7 @@
 #include "halotap/io/endpoint.hpp"
 #include "halotap/io/recorder.hpp"
 #include "halotap/io/session.hpp"
+#include "halotap/io/session_ledger.hpp"
 #include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/pipeline.hpp"
@@ -127,12 +128,12 @@ ExitCode run(const RunOptions& options) {
   }
   summary.processed.device = pipeline.engine().device();
   summary.processed.lookahead_frames = pipeline.engine().lookahead_frames();
-  summary.processed.latency_frames = pipeline.latency_frames();
+  summary.processed.ledger = io::session_ledger(info, pipeline, sinks, spec.speed.has_value());
   for (const pipeline::StageEntry& stage : config.stages) summary.stages.push_back(stage.name);
   summary.streams = info.streams;
   summary.rate_hz = info.rate_hz;
   summary.run_latency = config.latency;
-  if (info.is_live) summary.source_latency_frames = info.latency_frames;
+  summary.is_live = info.is_live;
   summary.chunk_frames = config.chunk_frames;
   summary.precision = config.precision;
   summary.sinks = config.sink_uris;

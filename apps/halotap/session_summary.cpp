@@ -14,16 +14,22 @@ namespace halotap::apps {
 namespace {
 
 using nlohmann::ordered_json;
+using pipeline::LatencyKind;
+using pipeline::LatencyPart;
 
 double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
-// A frame waits at most for the rest of its chunk, then for the frames it looks ahead to, then in the stages.
 std::int64_t algorithmic_latency_frames(const SessionSummary& summary) {
-  return summary.chunk_frames - 1 + summary.processed.latency_frames;
+  return summary.processed.ledger.frames(LatencyKind::kAlgorithmic);
 }
 
 std::int64_t stage_latency_frames(const SessionSummary& summary) {
-  return summary.processed.latency_frames - summary.processed.lookahead_frames;
+  return summary.processed.ledger.frames(LatencyKind::kAlgorithmic, LatencyPart::kStages);
+}
+
+// Of a live source, without a resampler, whose delay is algorithmic.
+std::int64_t source_latency_frames(const SessionSummary& summary) {
+  return summary.processed.ledger.frames(LatencyKind::kBuffering, LatencyPart::kSource);
 }
 
 ordered_json json_of(const std::string& name, const pipeline::StageCounters& counters) {
@@ -104,11 +110,11 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["skips"] = report.skips;
     json["frames_held"] = report.frames_held;
   }
-  if (summary.source_latency_frames) {
+  if (summary.is_live) {
     json["gaps"] = report.gaps;
     json["frames_lost"] = report.missing.frames_lost;
-    json["source_latency_frames"] = *summary.source_latency_frames;
-    json["source_latency_ms"] = static_cast<double>(*summary.source_latency_frames) / summary.rate_hz * 1e3;
+    json["source_latency_frames"] = source_latency_frames(summary);
+    json["source_latency_ms"] = static_cast<double>(source_latency_frames(summary)) / summary.rate_hz * 1e3;
   }
   if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
     json["recording"] = {
@@ -192,13 +198,15 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     out << "algorithmic " << latency_frames << " frames (" << milliseconds(latency_frames) << "): chunk of "
         << summary.chunk_frames << " frames, lookahead " << summary.processed.lookahead_frames;
     if (!summary.stages.empty()) out << ", stages " << stage_latency_frames(summary);
+    const std::int64_t resampler = summary.processed.ledger.frames(LatencyKind::kAlgorithmic, LatencyPart::kSource);
+    if (resampler > 0) out << ", resampler " << resampler;
     out << '\n';
   }
   print_machine_latency(out, summary);
-  if (summary.source_latency_frames) {
+  if (summary.is_live) {
     out << "source     " << report.gaps << (report.gaps == 1 ? " gap" : " gaps") << ", about "
-        << report.missing.frames_lost << " frames never came; latency " << *summary.source_latency_frames << " frames ("
-        << milliseconds(*summary.source_latency_frames) << "), as the device states it\n";
+        << report.missing.frames_lost << " frames never came; latency " << source_latency_frames(summary) << " frames ("
+        << milliseconds(source_latency_frames(summary)) << ") in the device and the ring, as they state it\n";
   }
   if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
     out << "recording  " << recording.frames_written << " frames, " << recording.frames_dropped << " dropped, in";

@@ -60,6 +60,7 @@ struct Endpoint {
   std::string_view options;          // all that it has, for messages
   bool is_file = true;               // the path names a file
   bool takes_standard_file = false;  // the path may be "-"
+  bool is_device = false;
 };
 
 #ifdef HALOTAP_HAVE_SNDFILE
@@ -111,7 +112,7 @@ constexpr std::array kSources = {
                          "rate, channels, streams, frames, seconds, seed, amplitude, hz, from_hz, to_hz, resample",
                          false},
     Endpoint<OpenSource>{"portaudio", kOpenDeviceSource, kNoDevices,
-                         "rate, channels, block, latency, reconnect, resample", false},
+                         "rate, channels, block, latency, reconnect, resample", false, false, true},
 };
 
 constexpr std::array kSinks = {
@@ -120,7 +121,7 @@ constexpr std::array kSinks = {
     Endpoint<OpenSink>{"csv", open_csv_sink, "", "delimiter", true, true},
     Endpoint<OpenSink>{"jsonl", kOpenJsonlSink, kNoJson, "lines", true, true},
     Endpoint<OpenSink>{"wav", kOpenAudioSink, kNoAudio, ""},
-    Endpoint<OpenSink>{"portaudio", kOpenDeviceSink, kNoDevices, "block, latency, reconnect", false},
+    Endpoint<OpenSink>{"portaudio", kOpenDeviceSink, kNoDevices, "block, latency, reconnect", false, false, true},
     Endpoint<OpenSink>{"png", kOpenPngSink, kNoPictures, ""},
 };
 
@@ -346,6 +347,9 @@ std::string file_address(const std::string& scheme, const std::string& path) {
   }
   return address;
 }
+
+bool is_device_source(const std::string& address) { return find(kSources, Address(address), "source").is_device; }
+bool is_device_sink(const std::string& address) { return find(kSinks, Address(address), "sink").is_device; }
 
 bool is_standard_output(const std::string& address) { return Address(address).path() == "-"; }
 

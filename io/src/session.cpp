@@ -12,6 +12,7 @@
 #include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/miss_watch.hpp"
+#include "paced_block.hpp"
 #include "session/held_frame.hpp"
 #include "session/level_meter.hpp"
 #include "session/stale_frames.hpp"
@@ -26,10 +27,7 @@ using pipeline::OnMiss;
 
 constexpr std::int64_t kMaxBlockFrames = 4096;
 constexpr std::int64_t kMaxBlockSamples = std::int64_t{1} << 20;  // 4 MB, however many streams and channels
-// Paced frames come in blocks as short as a device's, so that a chunk is computed at most this long after its last
-// frame was made.
-constexpr double kPacedBlockSeconds = 0.001;
-constexpr double kLongestSleepSeconds = 0.05;  // how late a stop may be noticed
+constexpr double kLongestSleepSeconds = 0.05;                     // how late a stop may be noticed
 constexpr double kProgressSeconds = 0.1;
 
 class Session {
@@ -50,8 +48,7 @@ class Session {
     block_frames_ = std::clamp(kMaxBlockSamples / frame_samples_, std::int64_t{1}, kMaxBlockFrames);
     if (spec_.speed) {
       frames_per_second_ = info.rate_hz * *spec_.speed;
-      const double paced_frames = std::max(1.0, frames_per_second_ * kPacedBlockSeconds);
-      block_frames_ = static_cast<std::int64_t>(std::min(paced_frames, static_cast<double>(block_frames_)));
+      block_frames_ = paced_block_frames(frames_per_second_, block_frames_);
     }
     if (info.is_live) frames_per_second_ = info.rate_hz;
     block_.resize(static_cast<std::size_t>(block_frames_ * frame_samples_));

@@ -21,6 +21,7 @@ struct LiveSinkSpec {
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const std::string&)> on_note;
   std::string name;
+  std::vector<pipeline::LatencyTerm> latency;
 };
 
 // Writes to `playback`, which the device behind `keeper` empties. A write waits for room: the device sets the pace.
@@ -30,6 +31,7 @@ class LiveSink final : public Sink {
 
   bool sets_pace() const override { return true; }
   std::vector<std::string> threads() const override { return {"playback", "playback keeper"}; }
+  std::vector<pipeline::LatencyTerm> latency() const override { return spec_.latency; }
   // Throws DeviceError when the device is gone for good.
   void write(const float* samples, std::int64_t frames) override;
   // Waits until all has been played, unless stopped; says how many frames were not, and how much silence was played for

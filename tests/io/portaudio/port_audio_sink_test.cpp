@@ -22,6 +22,22 @@ SinkSpec sound(std::int64_t channels) {
   return spec;
 }
 
+TEST(PortAudioSink, SaysWhatAFrameWaitsForInRingAndDevice) {
+  const KeptDevice device;
+  for (const bool open : {true, false}) {
+    SinkSpec spec = sound(1);
+    spec.ring_capacity_ms = 100;
+    spec.open_device = open;
+    const auto sink = open_sink("portaudio://kept?block=240", spec);
+    EXPECT_TRUE(sink->sets_pace());
+    const std::vector<pipeline::LatencyTerm> latency = sink->latency();
+    ASSERT_EQ(latency.size(), 2U);
+    EXPECT_EQ(latency[0].frames, 4800) << "the ring is full as a rule";
+    EXPECT_GE(latency[1].frames, 240);
+    EXPECT_EQ(latency[1].key.name, open ? "uri's block and latency" : "uri's block");
+  }
+}
+
 TEST(PortAudioSink, PlaysWhatIsWrittenBitForBit) {
   for (const std::int64_t channels : {1, 3}) {
     KeptDevice device;

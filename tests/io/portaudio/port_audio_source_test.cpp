@@ -58,7 +58,10 @@ TEST(PortAudioSource, GivesTheSamplesOfTheDeviceBitForBit) {
       EXPECT_TRUE(source->info().is_live);
       EXPECT_EQ(source->info().channels, channels);
       EXPECT_EQ(source->info().rate_hz, 48000);
-      EXPECT_GT(source->info().latency_frames, 0);
+      ASSERT_EQ(source->info().latency.size(), 2U);
+      EXPECT_EQ(source->info().latency[0].note, "as the device states it");
+      EXPECT_GE(source->info().latency[0].frames, std::stoll(block));
+      EXPECT_EQ(source->info().latency[1].place, "ring");
       const std::vector<float> heard = read_frames(*source, 30000);
       EXPECT_EQ(std::memcmp(heard.data(), sound.data(), heard.size() * sizeof(float)), 0) << channels << " " << block;
     }
@@ -111,10 +114,31 @@ TEST(PortAudioSource, RefusesOptionsOutOfRange) {
 
 TEST(PortAudioSource, ConvertsTheRateWhenAskedTo) {
   FedDevice device;
-  const std::int64_t direct_latency = open_source("portaudio://default?rate=48000", {})->info().latency_frames;
   const auto source = open_source("portaudio://default?rate=48000&resample=true", request(1, 16000));
   EXPECT_EQ(source->info().rate_hz, 16000);
-  EXPECT_GT(source->info().latency_frames, direct_latency / 3) << "the filter's delay is counted";
+  ASSERT_EQ(source->info().latency.size(), 3U);
+  EXPECT_EQ(source->info().latency[0].rate_hz, 48000);
+  EXPECT_EQ(source->info().latency[2].place, "resampler");
+  EXPECT_GT(source->info().latency[2].frames, 0);
+}
+
+// No device is there at all.
+TEST(PortAudioSource, SaysWhatItsAddressStatesWhenTheDeviceIsLeftAlone) {
+  for (const std::int64_t block : {1, 17, 4096}) {
+    SourceRequest asked = request(2, 48000);
+    asked.open_device = false;
+    const auto source =
+        open_source("portaudio://nowhere?rate=44100&resample=true&block=" + std::to_string(block), asked);
+    EXPECT_TRUE(source->info().is_live);
+    EXPECT_EQ(source->info().channels, 2);
+    EXPECT_EQ(source->info().rate_hz, 48000);
+    ASSERT_EQ(source->info().latency.size(), 3U);
+    EXPECT_EQ(source->info().latency[0].frames, block);
+    EXPECT_EQ(source->info().latency[0].rate_hz, 44100);
+    EXPECT_EQ(source->info().latency[0].key.name, "uri's block");
+    float sample = 0;
+    EXPECT_EQ(source->read(&sample, 1), 0);
+  }
 }
 
 class PulseTest : public testing::Test {

@@ -203,8 +203,13 @@ TEST(ResampledSource, StatesTheFramesItHoldsBackOfALiveSource) {
       got += source->read(room.data(), 8192);
       most = std::max(most, static_cast<double>(delivered) * to_hz / from_hz - static_cast<double>(got));
     }
-    EXPECT_LE(most, static_cast<double>(source->info().latency_frames));
-    EXPECT_GT(most, 0.5 * static_cast<double>(source->info().latency_frames));
+    ASSERT_EQ(source->info().latency.size(), 1U);
+    const pipeline::LatencyTerm& term = source->info().latency.front();
+    EXPECT_EQ(term.place, "resampler");
+    EXPECT_EQ(term.kind, pipeline::LatencyKind::kAlgorithmic);
+    EXPECT_EQ(term.rate_hz, to_hz);
+    EXPECT_LE(most, static_cast<double>(term.frames));
+    EXPECT_GT(most, 0.5 * static_cast<double>(term.frames));
   }
 }
 

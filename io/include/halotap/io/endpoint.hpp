@@ -20,6 +20,7 @@ struct SourceRequest {
   // one line, of a device that is lost or back, from a thread of the source's.
   double ring_capacity_ms = 500;
   std::function<void(const std::string&)> on_note = {};
+  bool open_device = true;  // false: left alone; the source only says what its address states, and no frame comes
 };
 
 // Opens `address`: a path, told by its extension, or `scheme://path?option=value&...` (docs/endpoints.md lists schemes
@@ -41,6 +42,11 @@ void refuse_overwriting(const std::vector<std::string>& inputs, std::vector<std:
 
 // The address of the file `path` under `scheme`, whatever characters the path holds. [any thread]
 std::string file_address(const std::string& scheme, const std::string& path);
+
+// Whether an address names a device. Throws ConfigError for one that no source, or no sink, of this build has; its
+// options are not looked at. [any thread]
+bool is_device_source(const std::string& address);
+bool is_device_sink(const std::string& address);
 
 // Whether an output's address stands for standard output ("-", "jsonl://-"). [any thread]
 bool is_standard_output(const std::string& address);

@@ -24,6 +24,7 @@ struct SinkSpec {
   // Of a device: how much it may hold, in milliseconds, > 0; set from anywhere: a write waits no longer for room; and
   // who hears, in one line, what happens to it, also from a thread of the sink's.
   double ring_capacity_ms = 500;
+  bool open_device = true;  // false: left alone; the sink only says what its address states, and takes no frames
   const std::atomic<bool>* stop = nullptr;
   std::function<void(const std::string&)> on_note = {};
 };
@@ -52,6 +53,8 @@ class Sink {
 
   // The names of the threads that it runs besides the caller's.
   virtual std::vector<std::string> threads() const { return {}; }
+  // Of a device: what a frame waits for in it until it is heard. Keys lead on from the sink.
+  virtual std::vector<pipeline::LatencyTerm> latency() const { return {}; }
 
   // Completes the output with the frames written so far, be they fewer than SinkSpec announced. Throws DataError.
   virtual void finish() = 0;
