@@ -39,7 +39,7 @@ struct Plan {
   std::int64_t chunk_frames = 0;
   std::int64_t streams = 1;
   pipeline::LatencyHistogram chunks;  // how long they took
-  pipeline::ChunkTime compute;        // the quantile that counts
+  pipeline::ComputeTime compute;      // the quantile that counts
   std::string device;                 // that computed them
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::vector<std::string> notes;  // what could not be asked
@@ -97,8 +97,9 @@ Plan make_plan(const PlanOptions& options) {
   sinks.clear();
   source.reset();
 
-  plan.chunks = pipeline::calibrate(pipeline, kPlanTime).chunk;
-  plan.compute = pipeline::telling_time(plan.chunks);
+  const pipeline::Calibration calibration = pipeline::calibrate(pipeline, kPlanTime);
+  plan.chunks = calibration.chunk;
+  plan.compute = pipeline::telling_time(calibration);
   plan.ledger.add(pipeline::measured_term(plan.compute));
   plan.misfits = pipeline::misfits(plan.ledger, plan.budget, plan.chunk_frames, plan.compute);
   return plan;
@@ -135,6 +136,8 @@ void print_json(const Plan& plan) {
   json["p99_us"] = microseconds(plan.chunks.quantile(0.99));
   json["p999_us"] = microseconds(plan.chunks.quantile(0.999));
   json["max_us"] = microseconds(plan.chunks.max());
+  json["engine_us"] = microseconds(plan.compute.engine);
+  json["stages_us"] = microseconds(plan.compute.stages);
   json["rate_hz"] = plan.ledger.rate_hz();
   json["streams"] = plan.streams;
   json["chunk_frames"] = plan.chunk_frames;
@@ -193,8 +196,10 @@ void print_text(const Plan& plan) {
             << ms_text(plan.ledger.total(LatencyKind::kMeasured)) << ", the " << plan.compute.quantile << " of "
             << plan.chunks.count() << " chunks (p50 " << quantile(0.5) << ", p99 " << quantile(0.99) << ", p99.9 "
             << quantile(0.999) << ", max " << format_duration_ns(static_cast<double>(plan.chunks.max().count()))
-            << ")\nin all       " << ms_text(plan.ledger.total()) << ": algorithmic + buffering + measured "
-            << plan.compute.quantile << "\nbudget       ";
+            << "); engine " << format_duration_ns(static_cast<double>(plan.compute.engine.count())) << ", stages "
+            << format_duration_ns(static_cast<double>(plan.compute.stages.count())) << "\nin all       "
+            << ms_text(plan.ledger.total()) << ": algorithmic + buffering + measured " << plan.compute.quantile
+            << "\nbudget       ";
   if (plan.budget.budget_ms) {
     const double left_ms = *plan.budget.budget_ms - ms_of(plan.ledger.total());
     std::cout << format_number(*plan.budget.budget_ms) << " ms: " << format_number(std::abs(left_ms))
@@ -203,7 +208,7 @@ void print_text(const Plan& plan) {
     std::cout << "none: latency.budget_ms is not given\n";
   }
   std::cout << "pace         " << plan.chunk_frames << (plan.chunk_frames == 1 ? " frame" : " frames") << " arrive in "
-            << ms_text(period) << ", computed in " << ms_text(plan.compute.time) << '\n'
+            << ms_text(period) << ", computed in " << ms_text(plan.compute.chunk) << '\n'
             << "device       " << plan.device << ", " << pipeline::to_string(plan.precision) << '\n';
 }
 
@@ -221,10 +226,10 @@ ExitCode plan(const PlanOptions& options) {
 
 }  // namespace
 
-pipeline::ChunkTime try_out(const pipeline::PipelineConfig& config, const pipeline::Model& model,
-                            std::int64_t streams) {
+pipeline::ComputeTime try_out(const pipeline::PipelineConfig& config, const pipeline::Model& model,
+                              std::int64_t streams) {
   pipeline::Pipeline pipeline(model, pipeline_spec(config, streams, model.frame_rate_hz));
-  return pipeline::median_time(pipeline::calibrate(pipeline, kTryOutTime).chunk);
+  return pipeline::median_time(pipeline::calibrate(pipeline, kTryOutTime));
 }
 
 void add_plan(CLI::App& app, Command& chosen) {

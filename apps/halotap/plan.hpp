@@ -18,6 +18,7 @@ void add_plan(CLI::App& app, Command& chosen);
 
 // The median time of a chunk of the file's pipeline with so many streams, found within a tenth of a second: what a run
 // is judged by before it begins. Hiccups of the machine do not move it.
-pipeline::ChunkTime try_out(const pipeline::PipelineConfig& config, const pipeline::Model& model, std::int64_t streams);
+pipeline::ComputeTime try_out(const pipeline::PipelineConfig& config, const pipeline::Model& model,
+                              std::int64_t streams);
 
 }  // namespace halotap::apps

@@ -28,6 +28,7 @@ LatencyLedger session_ledger(const SourceInfo& source, const pipeline::Pipeline&
     // A block's first frame waits for the others.
     block.frames = paced_block_frames(source.rate_hz, std::numeric_limits<std::int64_t>::max()) - 1;
     block.rate_hz = source.rate_hz;
+    block.is_timed = true;
     block.note = "read in blocks of " + std::to_string(block.frames + 1) + (block.frames == 0 ? " frame" : " frames");
     ledger.add(std::move(block));
   }

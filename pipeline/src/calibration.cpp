@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/errors.hpp"
 
 namespace halotap::pipeline {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kNoiseSamples = std::int64_t{1} << 16;  // 256 KiB, repeated
 
@@ -32,8 +31,9 @@ void check(const Pipeline& pipeline, Status status) {
   }
 }
 
-ChunkTime time_at(const LatencyHistogram& chunks, const char* name, double fraction) {
-  return {name, chunks.count(), chunks.quantile(fraction)};
+ComputeTime time_at(const Calibration& calibration, const char* name, double fraction) {
+  return {name, calibration.chunk.count(), calibration.chunk.quantile(fraction), calibration.engine.quantile(fraction),
+          calibration.stages.quantile(fraction)};
 }
 
 }  // namespace
@@ -43,13 +43,14 @@ Calibration calibrate(Pipeline& pipeline, std::chrono::nanoseconds limit) {
   const std::int64_t frame_samples = pipeline.output().streams * pipeline.engine().in_channels();
   const std::int64_t piece_frames = std::max<std::int64_t>(1, kNoiseSamples / frame_samples);
   const std::vector<float> samples = noise(piece_frames * frame_samples);
-  const Clock::time_point end = Clock::now() + limit;
-  while (calibration.chunk.count() == 0 || Clock::now() < end) {
-    const Clock::time_point begin = Clock::now();
+  const Instant end = pipeline.clock().now() + limit;
+  while (calibration.chunk.count() == 0 || pipeline.clock().now() < end) {
     const Pipeline::Step step = pipeline.step();
     check(pipeline, step.status);
     if (step.frames_in > 0) {
-      calibration.chunk.record(Clock::now() - begin);
+      calibration.chunk.record(step.staged - step.begun);
+      calibration.engine.record(step.computed - step.begun);
+      calibration.stages.record(step.staged - step.computed);
     } else {
       // The ring holds a chunk at least, and now less than one: there is room.
       pipeline.push(samples.data(), std::min(piece_frames, pipeline.writable_frames()));
@@ -62,22 +63,29 @@ Calibration calibrate(Pipeline& pipeline, std::chrono::nanoseconds limit) {
   }
 }
 
-ChunkTime telling_time(const LatencyHistogram& chunks) {
-  if (chunks.count() >= 1000) return time_at(chunks, "p99.9", 0.999);
-  if (chunks.count() >= 100) return time_at(chunks, "p99", 0.99);
-  return time_at(chunks, "longest", 1);
+ComputeTime telling_time(const Calibration& calibration) {
+  const std::uint64_t chunks = calibration.chunk.count();
+  if (chunks >= 1000) return time_at(calibration, "p99.9", 0.999);
+  if (chunks >= 100) return time_at(calibration, "p99", 0.99);
+  return time_at(calibration, "longest", 1);
 }
 
-ChunkTime median_time(const LatencyHistogram& chunks) { return time_at(chunks, "median", 0.5); }
+ComputeTime median_time(const Calibration& calibration) { return time_at(calibration, "median", 0.5); }
 
-LatencyTerm measured_term(const ChunkTime& time) {
+LatencyTerm measured_term(const ComputeTime& time) {
   LatencyTerm term;
   term.place = "compute";
+  term.part = LatencyPart::kWhole;
   term.kind = LatencyKind::kMeasured;
-  term.time_alone = time.time;
+  term.time_alone = time.chunk;
+  term.is_timed = true;
   term.key = {"model.file, model.backend"};
-  term.note = time.quantile + " of " + std::to_string(time.chunks) + (time.chunks == 1 ? " chunk" : " chunks");
+  term.note = quantile_text(time);
   return term;
+}
+
+std::string quantile_text(const ComputeTime& time) {
+  return time.quantile + " of " + std::to_string(time.chunks) + (time.chunks == 1 ? " chunk" : " chunks");
 }
 
 }  // namespace halotap::pipeline

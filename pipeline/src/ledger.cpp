@@ -114,6 +114,14 @@ Seconds LatencyLedger::total() const {
   return sum;
 }
 
+Seconds LatencyLedger::untimed() const {
+  Seconds sum{0};
+  for (const LatencyTerm& term : terms_) {
+    if (!term.is_timed) sum += term.time();
+  }
+  return sum;
+}
+
 std::int64_t LatencyLedger::frames(LatencyKind kind, std::optional<LatencyPart> part) const {
   std::int64_t sum = 0;
   Seconds others{0};
@@ -129,19 +137,37 @@ std::int64_t LatencyLedger::frames(LatencyKind kind, std::optional<LatencyPart> 
 }
 
 std::vector<Misfit> misfits(const LatencyLedger& ledger, const LatencyConfig& config, std::int64_t chunk_frames,
-                            const std::optional<ChunkTime>& compute) {
+                            const std::optional<ComputeTime>& compute) {
   std::vector<Misfit> found;
-  if (config.budget_ms) {
-    const Seconds budget(*config.budget_ms / 1e3);
-    if (!ledger.terms().empty() && ledger.total().count() > budget.count() + kRounding) {
-      found.push_back(over_budget(ledger, budget));
-    }
+  const auto check_sum = [&found](const LatencyLedger& terms, std::optional<double> budget_ms, const std::string& of) {
+    const Seconds budget(budget_ms.value_or(0) / 1e3);
+    if (!budget_ms || terms.total().count() <= budget.count() + kRounding) return;
+    found.push_back(over_budget(terms, budget));
+    found.back().text = of + found.back().text;
+  };
+  check_sum(ledger, config.budget_ms, "");
+  LatencyLedger source(ledger.rate_hz());
+  for (const LatencyTerm& term : ledger.terms()) {
+    if (term.part == LatencyPart::kSource && term.is_timed) source.add(term);
   }
+  check_sum(source, config.budgets.source_ms, "latency.budgets_ms.source: ");
+  if (!compute) return found;
+
+  const LatencyTerm term = measured_term(*compute);
+  const auto check_time = [&](std::chrono::nanoseconds time, std::optional<double> budget_ms, const std::string& part,
+                              const std::string& key) {
+    const Seconds budget(budget_ms.value_or(0) / 1e3);
+    if (!budget_ms || Seconds(time) <= budget) return;
+    found.push_back({"latency.budgets_ms." + part + ": does not fit " + ms_of(budget) + ": a chunk takes " +
+                         ms_of(time) + " (" + term.note + "); " + key,
+                     term.place, key, std::nullopt});
+  };
+  check_time(compute->engine, config.budgets.engine_ms, "engine", term.key.name);
+  check_time(compute->stages, config.budgets.stages_ms, "stages", "stages");
   const Seconds period(static_cast<double>(chunk_frames) / ledger.rate_hz());
-  if (compute && compute->time >= period) {
-    const LatencyTerm term = measured_term(*compute);
+  if (compute->chunk >= period) {
     found.push_back({"cannot keep up: a chunk of " + std::to_string(chunk_frames) + " frames takes " +
-                         ms_of(compute->time) + " (" + term.note + "), and its frames arrive in " + ms_of(period) +
+                         ms_of(compute->chunk) + " (" + term.note + "), and its frames arrive in " + ms_of(period) +
                          "; " + term.key.name + ", or a longer chunk where short ones cost more a frame",
                      term.place, term.key.name, std::nullopt});
   }

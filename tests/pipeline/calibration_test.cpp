@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "halotap/pipeline/built_in_stages.hpp"
 #include "pipeline/test_model.hpp"
 
 namespace halotap::pipeline {
@@ -81,18 +82,52 @@ TEST(Calibration, LeavesTheStreamsAsNew) {
   EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)), 0);
 }
 
-LatencyHistogram microseconds_from_one_to(int count) {
-  LatencyHistogram chunks;
-  for (int i = 1; i <= count; ++i) chunks.record(std::chrono::microseconds(i));
-  return chunks;
+// A clock that goes on by a microsecond whenever it is asked.
+class TickingClock final : public Clock {
+ public:
+  Instant now() const noexcept HALOTAP_NONBLOCKING override { return Instant(std::chrono::microseconds(++ticks_)); }
+  void sleep(std::chrono::nanoseconds) const override {}
+
+ private:
+  mutable std::int64_t ticks_ = 0;
+};
+
+TEST(Calibration, TimesEngineAndStagesApart) {
+  const TickingClock clock;
+  PipelineSpec spec;
+  spec.backend = Backend::kCpu;
+  spec.chunks.max_frames = 16;
+  spec.clock = &clock;
+  spec.stages = {{"affine", affine_stage({.gain = 2})}};
+  Pipeline pipeline(lookahead_model(1), spec);
+  const Calibration calibration = calibrate(pipeline, std::chrono::milliseconds(1));
+  // Begun, computed, staged: a tick from each to the next.
+  EXPECT_GE(calibration.chunk.count(), 100U);
+  EXPECT_EQ(calibration.engine.count(), calibration.chunk.count());
+  EXPECT_EQ(calibration.chunk.max(), std::chrono::microseconds(2));
+  EXPECT_EQ(calibration.engine.max(), std::chrono::microseconds(1));
+  EXPECT_EQ(calibration.stages.max(), std::chrono::microseconds(1));
+}
+
+// Of the engine half, of the stages a quarter of the chunk's time.
+Calibration microseconds_from_one_to(int count) {
+  Calibration calibration;
+  for (int i = 1; i <= count; ++i) {
+    calibration.chunk.record(std::chrono::microseconds(4 * i));
+    calibration.engine.record(std::chrono::microseconds(2 * i));
+    calibration.stages.record(std::chrono::microseconds(i));
+  }
+  return calibration;
 }
 
 TEST(TellingTime, IsTheHighestQuantileThatSoManyChunksCanTell) {
   const auto expect = [](int chunks, const std::string& quantile, double about_us) {
-    const ChunkTime time = telling_time(microseconds_from_one_to(chunks));
+    const ComputeTime time = telling_time(microseconds_from_one_to(chunks));
     EXPECT_EQ(time.quantile, quantile) << chunks;
     EXPECT_EQ(time.chunks, static_cast<std::uint64_t>(chunks));
-    EXPECT_NEAR(static_cast<double>(time.time.count()) / 1e3, about_us, 0.016 * about_us) << chunks;
+    EXPECT_NEAR(static_cast<double>(time.chunk.count()) / 4e3, about_us, 0.016 * about_us) << chunks;
+    EXPECT_NEAR(static_cast<double>(time.engine.count()) / 2e3, about_us, 0.016 * about_us) << chunks;
+    EXPECT_NEAR(static_cast<double>(time.stages.count()) / 1e3, about_us, 0.016 * about_us) << chunks;
   };
   expect(1, "longest", 1);
   expect(99, "longest", 99);
@@ -103,20 +138,21 @@ TEST(TellingTime, IsTheHighestQuantileThatSoManyChunksCanTell) {
 }
 
 TEST(MedianTime, IsNotMovedByAHiccup) {
-  LatencyHistogram chunks = microseconds_from_one_to(101);
-  const ChunkTime before = median_time(chunks);
-  chunks.record(std::chrono::seconds(10));
+  Calibration calibration = microseconds_from_one_to(101);
+  const ComputeTime before = median_time(calibration);
+  calibration.chunk.record(std::chrono::seconds(10));
   EXPECT_EQ(before.quantile, "median");
-  EXPECT_NEAR(static_cast<double>(before.time.count()), 51e3, 1e3);
-  EXPECT_EQ(median_time(chunks).time, before.time);
+  EXPECT_NEAR(static_cast<double>(before.chunk.count()), 204e3, 4e3);
+  EXPECT_EQ(median_time(calibration).chunk, before.chunk);
 }
 
 TEST(MeasuredTerm, SaysWhichQuantileOfHowManyChunksItIs) {
-  const LatencyTerm term = measured_term({"p99", 100, std::chrono::microseconds(70)});
+  const LatencyTerm term = measured_term({.quantile = "p99", .chunks = 100, .chunk = std::chrono::microseconds(70)});
   EXPECT_EQ(term.kind, LatencyKind::kMeasured);
+  EXPECT_EQ(term.part, LatencyPart::kWhole);
   EXPECT_DOUBLE_EQ(term.time().count(), 70e-6);
   EXPECT_EQ(term.note, "p99 of 100 chunks");
-  EXPECT_EQ(measured_term({"longest", 1, nanoseconds(1)}).note, "longest of 1 chunk");
+  EXPECT_EQ(quantile_text({.quantile = "longest", .chunks = 1}), "longest of 1 chunk");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ LatencyTerm buffer_of(std::chrono::duration<double> time, const std::string& key
   return term;
 }
 
-ChunkTime taking(std::chrono::nanoseconds time) { return {"p99.9", 1204, time}; }
+ComputeTime taking(std::chrono::nanoseconds time) { return {"p99.9", 1204, time, time * 3 / 4, time / 2}; }
 
 LatencyLedger ledger_of(const std::vector<LatencyTerm>& terms) {
   LatencyLedger ledger(kRateHz);
@@ -156,6 +156,39 @@ TEST(Misfits, CountWhatIsMeasuredTowardsTheBudget) {
   const std::vector<Misfit> found = misfits(ledger, config, 241, taking(microseconds(501)));
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].text, "does not fit 5.5 ms: 5.501 ms in all, of which chunk is 5 ms; chunk_frames: at most 240");
+}
+
+TEST(Misfits, HoldThePartsOfTheWayToTheirBudgets) {
+  LatencyTerm device = frames_term("device", 480, {"uri's block", 0, 1}, LatencyKind::kBuffering);
+  LatencyTerm ring = buffer_of(microseconds(1250));
+  ring.is_timed = true;
+  device.part = ring.part = LatencyPart::kSource;
+  LatencyLedger ledger = ledger_of({device, ring, chunk_of(240)});
+  ledger.add(measured_term(taking(microseconds(1000))));
+  const auto texts = [&ledger](const PartBudgets& budgets) {
+    LatencyConfig config;
+    config.budget_ms = 100;
+    config.budgets = budgets;
+    std::vector<std::string> found;
+    for (const Misfit& misfit : misfits(ledger, config, 240, taking(microseconds(1000)))) found.push_back(misfit.text);
+    return found;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(texts({.source_ms = 1.25, .engine_ms = 0.75, .stages_ms = 0.5, .sinks_ms = 0.001}), Texts{});
+  EXPECT_EQ(texts({.source_ms = 1.24, .engine_ms = 0.74, .stages_ms = 0.49, .sinks_ms = std::nullopt}),
+            (Texts{"latency.budgets_ms.source: does not fit 1.24 ms: buffer alone is 1.25 ms; no key changes that",
+                   "latency.budgets_ms.engine: does not fit 0.74 ms: a chunk takes 0.75 ms (p99.9 of 1204 chunks); "
+                   "model.file, model.backend",
+                   "latency.budgets_ms.stages: does not fit 0.49 ms: a chunk takes 0.5 ms (p99.9 of 1204 chunks); "
+                   "stages"}));
+}
+
+TEST(LatencyLedger, TellsWhatARunsOwnMeasureDoesNotSee) {
+  LatencyTerm ring = buffer_of(milliseconds(2));
+  ring.is_timed = true;
+  LatencyLedger ledger = ledger_of({chunk_of(49), buffer_of(milliseconds(3)), ring});
+  ledger.add(measured_term(taking(milliseconds(7))));
+  EXPECT_DOUBLE_EQ(ledger.untimed().count(), 0.004);
 }
 
 // The value that is proposed fits, and the next one does not, whatever the terms are.

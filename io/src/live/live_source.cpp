@@ -32,6 +32,7 @@ pipeline::LatencyTerm ring_latency(std::chrono::duration<double> block_time) {
   term.place = "ring";
   term.kind = pipeline::LatencyKind::kBuffering;
   term.time_alone = look_pause(block_time);
+  term.is_timed = true;
   term.note = "until it is looked into, four times a block and at least every 2 ms";
   return term;
 }

@@ -33,12 +33,13 @@ struct LatencyKey {
 
 // An entry of the ledger (ledger.hpp).
 struct LatencyTerm {
-  std::string place;  // "device", "chunk", "stage 1 (rms)"
+  std::string place;                        // "device", "chunk", "stage 1 (rms)"
   LatencyPart part = LatencyPart::kEngine;  // kWhole: of engine and stages together
   LatencyKind kind = LatencyKind::kAlgorithmic;
   std::int64_t frames = 0;                      // at rate_hz; 0 for a wait that is known in time alone
   double rate_hz = 0;                           // of these frames, > 0
   std::chrono::duration<double> time_alone{0};  // of a wait that does not count frames
+  bool is_timed = false;                        // a run's own measure of a chunk's way (LatencyLog) has it too
   LatencyKey key = {};
   std::string note = {};  // where the figure is from: "as the device states it"; or empty
 

@@ -31,6 +31,8 @@ class LatencyLedger {
   // The sum of one kind, and of all kinds: never the second without saying so.
   std::chrono::duration<double> total(LatencyKind kind) const;
   std::chrono::duration<double> total() const;
+  // What a run's own measure of a chunk's way (LatencyLog) does not see; the rest of a budget is for what it does.
+  std::chrono::duration<double> untimed() const;
   // The sum of one kind in frames of the pipeline's input, on one part of the way or all of it; exact for algorithmic
   // terms.
   std::int64_t frames(LatencyKind kind, std::optional<LatencyPart> part = {}) const;
@@ -50,8 +52,9 @@ struct Misfit {
 
 // What of `ledger` does not fit `config`, the most important first; empty: everything does. With `compute`, of which
 // `ledger` has a term (measured_term), also when a chunk takes longer than its `chunk_frames` take to arrive, budget or
-// not. [control]
+// not, and when engine or stages miss a budget of their own. That of the sinks is not looked at: only a run can tell.
+// [control]
 std::vector<Misfit> misfits(const LatencyLedger& ledger, const LatencyConfig& config, std::int64_t chunk_frames,
-                            const std::optional<ChunkTime>& compute);
+                            const std::optional<ComputeTime>& compute);
 
 }  // namespace halotap::pipeline
