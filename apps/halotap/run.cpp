@@ -56,8 +56,6 @@ bool may_begin(const RunOptions& options, const std::vector<pipeline::Misfit>& m
   return options.force;
 }
 
-constexpr double kLeastBudgetMs = 1e-6;
-
 std::string describe_gap(const io::Gap& gap, std::int64_t frame) {
   std::string text = "gap in front of frame " + std::to_string(frame) + ":";
   if (gap.frames_lost > 0) text += " about " + std::to_string(gap.frames_lost) + " frames never came;";
@@ -116,11 +114,8 @@ ExitCode run(const RunOptions& options) {
   if (paced) spec.speed = 1.0;
 
   pipeline::LatencyLedger ledger = io::session_ledger(info, pipeline, sinks, paced);
-  spec.latency = config.latency;
   if (compute) {
-    // What a run cannot see is spent in any case; where that is all there is, every chunk is late.
-    const double spent_ms = std::chrono::duration<double, std::milli>(ledger.untimed()).count();
-    spec.latency.budget_ms = std::max(*config.latency.budget_ms - spent_ms, kLeastBudgetMs);
+    spec.latency.budget_ms = ledger.timed_budget_ms(*config.latency.budget_ms);
     pipeline::LatencyLedger tried = ledger;
     tried.add(pipeline::measured_term(*compute));
     const auto misfits = pipeline::misfits(tried, config.latency, config.chunk_frames, compute);

@@ -104,7 +104,10 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   }
   json["latency"] = latency_json(latency_of(report));
   if (summary.run_latency) {
-    json["budget_ms"] = summary.run_latency->budget_ms ? ordered_json(*summary.run_latency->budget_ms) : ordered_json();
+    const std::optional<double> budget_ms = summary.run_latency->budget_ms;
+    json["budget_ms"] = budget_ms ? ordered_json(*budget_ms) : ordered_json();
+    json["timed_budget_ms"] =
+        budget_ms ? ordered_json(summary.processed.ledger.timed_budget_ms(*budget_ms)) : ordered_json();
     json["on_miss"] = to_string(summary.run_latency->on_miss);
     json["frames_skipped"] = report.frames_skipped;
     json["skips"] = report.skips;
@@ -141,8 +144,9 @@ void print_machine_latency(std::ostream& out, const SessionSummary& summary) {
   out << "machine    from capture to the sinks p50 " << time(whole.p50_ns) << ", p99 " << time(whole.p99_ns)
       << ", p99.9 " << time(whole.p999_ns) << ", max " << time(whole.max_ns);
   if (summary.run_latency && summary.run_latency->budget_ms) {
-    out << "; " << whole.misses << " of " << whole.chunks << " chunks above " << *summary.run_latency->budget_ms
-        << " ms";
+    const double budget_ms = *summary.run_latency->budget_ms;
+    out << "; " << whole.misses << " of " << whole.chunks << " chunks above "
+        << format_number(summary.processed.ledger.timed_budget_ms(budget_ms)) << " ms, left of " << budget_ms << " ms";
   }
   out << "\n           p99 by parts:";
   for (const auto which : {pipeline::LatencyPart::kSource, pipeline::LatencyPart::kEngine,

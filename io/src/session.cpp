@@ -261,8 +261,8 @@ class Session {
       std::ostringstream text;
       text << "latency.on_miss: stop: the run ended in front of frame " << report_.frames_in << ": "
            << spec_.latency.miss_after << (spec_.latency.miss_after == 1 ? " chunk" : " chunks on end")
-           << " took longer than the budget of " << *spec_.latency.budget_ms << " ms, the last of them "
-           << Seconds(latest_).count() * 1e3 << " ms";
+           << " took longer than the " << *spec_.latency.budget_ms
+           << " ms that are left of the budget, the last of them " << Seconds(latest_).count() * 1e3 << " ms";
       budget_failure_ = text.str();
     }
   }

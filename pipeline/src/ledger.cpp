@@ -114,12 +114,13 @@ Seconds LatencyLedger::total() const {
   return sum;
 }
 
-Seconds LatencyLedger::untimed() const {
-  Seconds sum{0};
+double LatencyLedger::timed_budget_ms(double budget_ms) const {
+  Seconds untimed{0};
   for (const LatencyTerm& term : terms_) {
-    if (!term.is_timed) sum += term.time();
+    if (!term.is_timed) untimed += term.time();
   }
-  return sum;
+  constexpr double kLeastMs = 1e-6;
+  return std::max(budget_ms - untimed.count() * 1e3, kLeastMs);
 }
 
 std::int64_t LatencyLedger::frames(LatencyKind kind, std::optional<LatencyPart> part) const {

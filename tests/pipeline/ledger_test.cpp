@@ -183,12 +183,13 @@ TEST(Misfits, HoldThePartsOfTheWayToTheirBudgets) {
                    "stages"}));
 }
 
-TEST(LatencyLedger, TellsWhatARunsOwnMeasureDoesNotSee) {
+TEST(LatencyLedger, LeavesOfABudgetWhatARunsOwnMeasureSees) {
   LatencyTerm ring = buffer_of(milliseconds(2));
   ring.is_timed = true;
   LatencyLedger ledger = ledger_of({chunk_of(49), buffer_of(milliseconds(3)), ring});
   ledger.add(measured_term(taking(milliseconds(7))));
-  EXPECT_DOUBLE_EQ(ledger.untimed().count(), 0.004);
+  EXPECT_DOUBLE_EQ(ledger.timed_budget_ms(20), 16);
+  EXPECT_DOUBLE_EQ(ledger.timed_budget_ms(3), 1e-6);
 }
 
 // The value that is proposed fits, and the next one does not, whatever the terms are.

@@ -31,8 +31,9 @@ class LatencyLedger {
   // The sum of one kind, and of all kinds: never the second without saying so.
   std::chrono::duration<double> total(LatencyKind kind) const;
   std::chrono::duration<double> total() const;
-  // What a run's own measure of a chunk's way (LatencyLog) does not see; the rest of a budget is for what it does.
-  std::chrono::duration<double> untimed() const;
+  // What is left of a budget for a run's own measure of a chunk's way (LatencyLog), which does not see all terms; where
+  // nothing is, a nanosecond, so that every chunk is late.
+  double timed_budget_ms(double budget_ms) const;
   // The sum of one kind in frames of the pipeline's input, on one part of the way or all of it; exact for algorithmic
   // terms.
   std::int64_t frames(LatencyKind kind, std::optional<LatencyPart> part = {}) const;
