@@ -18,6 +18,13 @@ std::string text_of(double value) {
   return text;
 }
 
+// Every digit: a value is to be taken as it is.
+std::string exact_text_of(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value);
+  return text;
+}
+
 std::string ms_of(Seconds time) { return text_of(time.count() * 1e3) + " ms"; }
 
 // The greatest value of the term's key that leaves it `allowed`; none when no value does, or none is known.
@@ -30,12 +37,6 @@ std::optional<double> greatest_value(const LatencyTerm& term, Seconds allowed) {
   // Rounded down: a value that is a little smaller fits too.
   const double steps_a_unit = value < 1 ? 1e6 : 1e3;
   return std::floor(value * steps_a_unit + 1e-6) / steps_a_unit;
-}
-
-std::string at_most(const std::string& key, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.12g", value);
-  return key + ": at most " + text;
 }
 
 std::vector<LatencyTerm> longest_first(std::vector<LatencyTerm> terms) {
@@ -55,27 +56,28 @@ Misfit over_budget(const LatencyLedger& ledger, Seconds budget) {
   } else {
     misfit.text += ms_of(total) + " in all, of which " + longest.place + " is " + ms_of(longest.time());
   }
-  std::string values;
-  for (const LatencyTerm& term : terms) {
-    const std::optional<double> value = greatest_value(term, budget - (total - term.time()));
-    if (!value || term.time() <= Seconds(0)) continue;
-    if (values.empty()) {
-      misfit.place = term.place;
-      misfit.key = term.key.name;
-      misfit.at_most = value;
-    }
-    values += (values.empty() ? "; " : ", or ") + at_most(term.key.name, *value);
-  }
-  if (!values.empty()) {
-    misfit.text += values;
-    return misfit;
-  }
+  std::string enough;
   std::string keys;
   for (const LatencyTerm& term : terms) {
     if (term.time() <= Seconds(0) || term.key.name.empty()) continue;
     keys += (keys.empty() ? "" : ", ") + term.key.name + " (" + term.place + ", " + ms_of(term.time()) + ")";
+    const Seconds allowed = budget - (total - term.time());
+    const std::optional<double> value = greatest_value(term, allowed);
+    const bool is_told = term.key.per_step > 0;
+    if (is_told ? !value : allowed <= Seconds(0)) continue;
+    if (enough.empty()) {
+      misfit.place = term.place;
+      misfit.key = term.key.name;
+      misfit.at_most = value;
+    }
+    enough += (enough.empty() ? "; " : ", or ") + term.key.name + ": at most " +
+              (is_told ? exact_text_of(*value) : ms_of(allowed) + " for " + term.place);
   }
-  misfit.text += keys.empty() ? "; no key changes that" : "; no value of one key is enough: " + keys;
+  if (!enough.empty()) {
+    misfit.text += enough;
+  } else {
+    misfit.text += keys.empty() ? "; no key changes that" : "; no key is enough by itself: " + keys;
+  }
   return misfit;
 }
 

@@ -111,13 +111,25 @@ TEST(Misfits, NameTheLongestTermAndEveryKeyThatIsEnoughLongestFirst) {
   EXPECT_EQ(found[0].key, "stages.0.window_ms");
 }
 
-TEST(Misfits, ListTheKeysLongestFirstWhereNoValueOfOneIsEnough) {
+TEST(Misfits, ListTheKeysLongestFirstWhereNoneIsEnoughByItself) {
   const std::vector<Misfit> found =
       against(1, ledger_of({chunk_of(97), buffer_of(milliseconds(5), "source.uri's block and latency")}));
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].text,
-            "does not fit 1 ms: buffer alone is 5 ms; no value of one key is enough: source.uri's block and latency "
+            "does not fit 1 ms: buffer alone is 5 ms; no key is enough by itself: source.uri's block and latency "
             "(buffer, 5 ms), chunk_frames (chunk, 2 ms)");
+  EXPECT_EQ(found[0].key, "source.uri's block and latency");
+  EXPECT_FALSE(found[0].at_most);
+}
+
+// What a device makes of its options is not known beforehand; how long it may take is.
+TEST(Misfits, SayHowLongATermMayBeWhoseKeyTellsNoValue) {
+  const std::vector<Misfit> found =
+      against(6, ledger_of({chunk_of(97), buffer_of(milliseconds(5), "source.uri's block and latency")}));
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].text,
+            "does not fit 6 ms: 7 ms in all, of which buffer is 5 ms; source.uri's block and latency: at most 4 ms for "
+            "buffer, or chunk_frames: at most 49");
   EXPECT_EQ(found[0].key, "source.uri's block and latency");
   EXPECT_FALSE(found[0].at_most);
 }
@@ -155,7 +167,9 @@ TEST(Misfits, CountWhatIsMeasuredTowardsTheBudget) {
   config.budget_ms = 5.5;
   const std::vector<Misfit> found = misfits(ledger, config, 241, taking(microseconds(501)));
   ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].text, "does not fit 5.5 ms: 5.501 ms in all, of which chunk is 5 ms; chunk_frames: at most 240");
+  EXPECT_EQ(found[0].text,
+            "does not fit 5.5 ms: 5.501 ms in all, of which chunk is 5 ms; chunk_frames: at most 240, or model.file, "
+            "model.backend: at most 0.5 ms for compute");
 }
 
 TEST(Misfits, HoldThePartsOfTheWayToTheirBudgets) {

@@ -48,7 +48,8 @@ struct Misfit {
   std::string text;               // one line: what does not fit, and what to change
   std::string place;              // the term to change first
   std::string key;                // that sets it; empty: none
-  std::optional<double> at_most;  // a value of `key` that fits if nothing else changes; none: no value does
+  std::optional<double> at_most;  // a value of `key` that fits if nothing else changes; none: no value does, or it
+                                  // cannot be told
 };
 
 // What of `ledger` does not fit `config`, the most important first; empty: everything does. With `compute`, of which
