@@ -55,6 +55,35 @@ std::string text_of(const std::string& name, const pipeline::StageCounters& coun
   return text;
 }
 
+ordered_json json_of(const std::string& sink, const io::PlayedCounters& played) {
+  ordered_json json = {{"sink", sink},
+                       {"frames_in", played.frames_in},
+                       {"frames_played", played.frames_played},
+                       {"frames_dropped", played.frames_dropped},
+                       {"frames_discarded", played.frames_discarded},
+                       {"frames_silent", played.frames_silent},
+                       {"underruns", played.underruns}};
+  if (played.corrects_drift) {
+    json["drift"] = {{"correction_ppm", played.correction_ppm},
+                     {"frames_added", played.frames_added},
+                     {"frames_removed", played.frames_removed},
+                     {"samples_zeroed", played.samples_zeroed}};
+  }
+  return json;
+}
+
+std::string text_of(const io::PlayedCounters& played) {
+  std::string text = "played " + std::to_string(played.frames_played) + " frames, " +
+                     std::to_string(played.frames_dropped + played.frames_discarded) + " dropped, " +
+                     std::to_string(played.underruns) + (played.underruns == 1 ? " underrun" : " underruns");
+  if (played.corrects_drift) {
+    text += "; drift corrected by " + format_number(played.correction_ppm, 3) +
+            " ppm: " + std::to_string(played.frames_added) + " frames added, " + std::to_string(played.frames_removed) +
+            " removed";
+  }
+  return text;
+}
+
 // A session's own ring never overflows; a live source's does when the session is too slow.
 std::int64_t frames_dropped(const io::SessionReport& report) {
   return static_cast<std::int64_t>(report.ring.frames_dropped_overrun) + report.missing.frames_dropped;
@@ -130,6 +159,10 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["stages"].push_back(json_of(summary.stages[i], report.stages[i]));
   }
   json["sinks"] = summary.sinks;
+  for (std::size_t i = 0; i < summary.sinks.size(); ++i) {
+    if (i < report.played.size() && report.played[i])
+      json["played"].push_back(json_of(summary.sinks[i], *report.played[i]));
+  }
   out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
 }
 
@@ -223,6 +256,7 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
   }
   for (std::size_t i = 0; i < summary.sinks.size(); ++i) {
     out << (i == 0 ? "sinks      " : "           ") << summary.sinks[i] << '\n';
+    if (i < report.played.size() && report.played[i]) out << "           " << text_of(*report.played[i]) << '\n';
   }
 }
 

@@ -39,6 +39,7 @@ io::SinkSpec sink_spec(const pipeline::Pipeline& pipeline, const io::SourceInfo&
                     output.rate_hz,       frames < 0 ? frames : pipeline.output_frames(frames),
                     output.channel_names, source.arrangement,
                     pipeline.has_events()};
+  spec.source_is_live = source.is_live;
   spec.on_note = [](const std::string& note) { say(note); };
   return spec;
 }

@@ -121,7 +121,8 @@ constexpr std::array kSinks = {
     Endpoint<OpenSink>{"csv", open_csv_sink, "", "delimiter", true, true},
     Endpoint<OpenSink>{"jsonl", kOpenJsonlSink, kNoJson, "lines", true, true},
     Endpoint<OpenSink>{"wav", kOpenAudioSink, kNoAudio, ""},
-    Endpoint<OpenSink>{"portaudio", kOpenDeviceSink, kNoDevices, "block, latency, reconnect", false, false, true},
+    Endpoint<OpenSink>{"portaudio", kOpenDeviceSink, kNoDevices, "block, latency, reconnect, drift, reserve_ms", false,
+                       false, true},
     Endpoint<OpenSink>{"png", kOpenPngSink, kNoPictures, ""},
 };
 

@@ -79,6 +79,7 @@ class Session {
     report_.elapsed = clock_.now() - start_;
     report_.ring = pipeline_.ring_counters();
     report_.engine = pipeline_.engine().counters();
+    for (const auto& sink : sinks_) report_.played.push_back(sink->played());
     for (std::size_t stage = 0; stage < pipeline_.stages(); ++stage) {
       report_.stages.push_back(pipeline_.stage_counters(stage));
     }
@@ -178,7 +179,8 @@ class Session {
     }
     if (info.is_live && sink_sets_pace) {
       throw ConfigError(
-          "a live source and a sound device as sink run on two clocks, which drift apart; write to a file instead");
+          "a live source and a sound device as sink run on two clocks, which drift apart: ?drift=correct behind the "
+          "sink's address resamples what it plays; or write to a file");
     }
     if (spec_.latency.budget_ms && !info.is_live && !spec_.speed) {
       throw ConfigError(

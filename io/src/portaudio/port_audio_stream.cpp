@@ -178,7 +178,8 @@ class PlaybackStream final : public DeviceStream {
  private:
   static int on_block(const void*, void* output, unsigned long frames, const PaStreamCallbackTimeInfo*,
                       PaStreamCallbackFlags, void* behind) noexcept HALOTAP_NONBLOCKING {
-    static_cast<Playback*>(behind)->on_block(static_cast<float*>(output), static_cast<std::int64_t>(frames));
+    static_cast<Playback*>(behind)->on_block(static_cast<float*>(output), static_cast<std::int64_t>(frames),
+                                             monotonic_ns());
     return paContinue;
   }
 

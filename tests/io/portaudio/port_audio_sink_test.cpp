@@ -68,5 +68,30 @@ TEST(PortAudioSink, RefusesWhatItCannotPlay) {
   expect_error<ConfigError>([] { open_sink("portaudio://default?rate=48000", sound(1)); }, {"'rate'", "block"});
 }
 
+TEST(PortAudioSink, RefusesOptionsOfDriftThatItCannotFollow) {
+  FedDevice device;
+  expect_error<ConfigError>([] { open_sink("portaudio://default?drift=yes", sound(1)); },
+                            {"drift", "refuse or correct", "'yes'"});
+  expect_error<ConfigError>([] { open_sink("portaudio://default?reserve_ms=20", sound(1)); },
+                            {"reserve_ms", "drift=correct"});
+  expect_error<ConfigError>([] { open_sink("portaudio://default?drift=correct&reserve_ms=-1", sound(1)); },
+                            {"reserve_ms", "-1"});
+}
+
+TEST(PortAudioSink, CorrectsDriftOnlyWhereASourceHasAClockOfItsOwn) {
+  FedDevice device;
+  SinkSpec spec = sound(1);
+  for (const bool is_live : {false, true}) {
+    spec.source_is_live = is_live;
+    const auto sink = open_sink("portaudio://default?drift=correct&reserve_ms=20", spec);
+    EXPECT_EQ(sink->sets_pace(), !is_live);
+    EXPECT_EQ(sink->played()->corrects_drift, is_live);
+    spec.open_device = false;
+    EXPECT_EQ(open_sink("portaudio://default?drift=correct", spec)->sets_pace(), !is_live);
+    spec.open_device = true;
+  }
+  EXPECT_TRUE(open_sink("portaudio://default", spec)->sets_pace()) << "when not asked to: the session refuses it";
+}
+
 }  // namespace
 }  // namespace halotap::io

@@ -223,5 +223,48 @@ TEST_F(PulseTest, OpensTheDeviceAgainOfAServerThatWasKilledOrHung) {
   }
 }
 
+#ifdef HALOTAP_HAVE_SOXR
+// What comes in goes out, through two devices with a clock each; both are the server's and die with it.
+TEST_F(PulseTest, ASourceAndASinkOnTwoClocksPlayOnAndRecoverFromAServerThatWasKilled) {
+  const auto notes = std::make_shared<Notes>();
+  const auto on_note = [notes](const std::string& note) { notes->add(note); };
+  SourceRequest wanted = request(2, 48000);
+  wanted.on_note = [on_note](const std::string& note) { on_note("source " + note); };
+  const auto source = open_source("portaudio://pulse", wanted);
+  SinkSpec spec;
+  spec.channels = 2;
+  spec.rate_hz = 48000;
+  spec.source_is_live = true;
+  spec.on_note = [on_note](const std::string& note) { on_note("sink " + note); };
+  const auto sink = open_sink("portaudio://pulse?drift=correct", spec);
+  std::vector<float> block(2 * 4800);
+  const auto pass_on_until = [&](const auto& condition) {
+    return comes_true([&] {
+      const std::int64_t got = source->read(block.data(), 4800);
+      source->take_gap();
+      sink->write(block.data(), got);
+      return condition();
+    });
+  };
+  ASSERT_TRUE(pass_on_until([&] { return sink->played()->frames_played > 24000; }));
+  server_.signal(SIGKILL);
+  EXPECT_TRUE(pass_on_until([&] {
+    return notes->has("source portaudio://pulse: lost") && notes->has("sink portaudio://pulse?drift=correct: lost");
+  }));
+  server_.start();
+  EXPECT_TRUE(pass_on_until([&] {
+    return notes->has("source portaudio://pulse: is back") &&
+           notes->has("sink portaudio://pulse?drift=correct: is back");
+  }));
+  const std::uint64_t played = sink->played()->frames_played;
+  EXPECT_TRUE(pass_on_until([&] { return sink->played()->frames_played > played + 24000; }));
+  sink->finish();
+  const PlayedCounters counters = *sink->played();
+  EXPECT_NEAR(
+      static_cast<double>(counters.frames_in + counters.frames_added) - static_cast<double>(counters.frames_removed),
+      static_cast<double>(counters.frames_played + counters.frames_dropped + counters.frames_discarded), 5);
+}
+#endif
+
 }  // namespace
 }  // namespace halotap::io

@@ -50,6 +50,7 @@ struct SessionReport {
   pipeline::RingCounters ring;
   pipeline::EngineCounters engine;
   std::vector<pipeline::StageCounters> stages;
+  std::vector<std::optional<PlayedCounters>> played;  // of each sink that is a device
 };
 
 // Runs `source` through `pipeline` into every sink and finishes the sinks. Everything runs on the caller's thread: read
