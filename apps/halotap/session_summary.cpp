@@ -62,7 +62,8 @@ ordered_json json_of(const std::string& sink, const io::PlayedCounters& played) 
                        {"frames_dropped", played.frames_dropped},
                        {"frames_discarded", played.frames_discarded},
                        {"frames_silent", played.frames_silent},
-                       {"underruns", played.underruns}};
+                       {"underruns", played.underruns},
+                       {"device_underruns", played.device_underruns}};
   if (played.corrects_drift) {
     json["drift"] = {{"correction_ppm", played.correction_ppm},
                      {"frames_added", played.frames_added},
@@ -75,7 +76,8 @@ ordered_json json_of(const std::string& sink, const io::PlayedCounters& played) 
 std::string text_of(const io::PlayedCounters& played) {
   std::string text = "played " + std::to_string(played.frames_played) + " frames, " +
                      std::to_string(played.frames_dropped + played.frames_discarded) + " dropped, " +
-                     std::to_string(played.underruns) + (played.underruns == 1 ? " underrun" : " underruns");
+                     std::to_string(played.underruns) + (played.underruns == 1 ? " underrun" : " underruns") +
+                     " and the device's own " + std::to_string(played.device_underruns);
   if (played.corrects_drift) {
     text += "; drift corrected by " + format_number(played.correction_ppm, 3) +
             " ppm: " + std::to_string(played.frames_added) + " frames added, " + std::to_string(played.frames_removed) +

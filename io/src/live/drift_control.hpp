@@ -12,7 +12,8 @@ namespace halotap::io {
 //     correction = -(2 w e + w^2 * integral of e), within +-1000 ppm;   w = 0.03 / s
 //
 // critically damped: a drift that begins at once is corrected within two minutes, and the ring strays meanwhile by
-// drift / (2.72 w), 6 ms for 500 ppm. A frame that comes 1 ms late moves the correction by less than 1 ppm.
+// drift / (2.72 w), 6 ms for 500 ppm. A frame that comes 1 ms late moves the correction by less than 1 ppm. The
+// integral takes in an error beyond the limit, as behind a hiccup, by a quarter.
 //
 // Times are the caller's. One thread. [control]
 class DriftControl {
@@ -28,7 +29,7 @@ class DriftControl {
   // Frames to add for each that goes in; below 0: to take away. 1e-6 is 1 ppm.
   double correction() const { return correction_; }
   // The clocks are further apart than can be corrected.
-  bool is_at_limit() const { return correction_ == kMostCorrection || correction_ == -kMostCorrection; }
+  bool is_at_limit() const { return drift_ == kMostCorrection || drift_ == -kMostCorrection; }
 
  private:
   double error_s_ = 0;     // behind the low-pass

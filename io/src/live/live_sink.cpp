@@ -106,6 +106,7 @@ std::optional<PlayedCounters> LiveSink::played() const {
   played.frames_discarded = playback.frames_discarded;
   played.frames_silent = playback.frames_silent;
   played.underruns = playback.underruns;
+  played.device_underruns = playback.blocks_flagged;
   if (corrector_) {
     const DriftCounters drift = corrector_->counters();
     played.frames_in = drift.frames_in;

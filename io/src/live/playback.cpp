@@ -26,7 +26,8 @@ void Playback::drop_oldest(std::int64_t frames, float* room, std::int64_t room_f
   }
 }
 
-void Playback::on_block(float* samples, std::int64_t frames, std::int64_t now_ns) noexcept HALOTAP_NONBLOCKING {
+void Playback::on_block(float* samples, std::int64_t frames, std::int64_t now_ns,
+                        bool flagged) noexcept HALOTAP_NONBLOCKING {
   // In this order: what was written before the end is in the ring.
   const bool ended = ended_.load(std::memory_order_acquire);  // pairs with end
   if (const std::int64_t asked = discard_asked_.exchange(0, std::memory_order_relaxed); asked > 0) {
@@ -59,6 +60,7 @@ void Playback::on_block(float* samples, std::int64_t frames, std::int64_t now_ns
   std::fill(samples + (lead_in + count) * channels_, samples + frames * channels_, 0.0F);
 
   ++counters_.blocks;
+  counters_.blocks_flagged += flagged ? 1 : 0;
   counters_.frames_played += static_cast<std::uint64_t>(count);
   if (!ended) counters_.frames_silent += static_cast<std::uint64_t>((has_played_ ? frames : due) - count);
   has_played_ = has_played_ || is_playing_;

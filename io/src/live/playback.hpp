@@ -18,6 +18,7 @@ struct PlaybackCounters {
   std::uint64_t frames_discarded = 0;  // given up unplayed, for they had waited too long
   std::uint64_t frames_silent = 0;     // underrun: due while the ring was empty, silence in their place
   std::uint64_t underruns = 0;         // times that it ran empty
+  std::uint64_t blocks_flagged = 0;    // the device itself spoke of an underrun, its own; a hint, no more
   std::uint64_t beginnings = 0;        // times that it began to play
   std::uint64_t is_playing = 0;        // 0 or 1
   std::int64_t last_block_ns = 0;      // monotonic time of the last block
@@ -42,7 +43,7 @@ class Playback {
   // Nothing more will be written. [producer]
   void end() noexcept HALOTAP_NONBLOCKING { ended_.store(true, std::memory_order_release); }
   // Fills the device's block at `now_ns` of the monotonic clock. [consumer]
-  void on_block(float* samples, std::int64_t frames, std::int64_t now_ns) noexcept HALOTAP_NONBLOCKING;
+  void on_block(float* samples, std::int64_t frames, std::int64_t now_ns, bool flagged) noexcept HALOTAP_NONBLOCKING;
   // The device was opened anew. While no callback runs. [control]
   void on_reopen() noexcept { reopened_ = true; }
 

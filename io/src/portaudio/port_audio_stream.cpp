@@ -177,9 +177,9 @@ class PlaybackStream final : public DeviceStream {
 
  private:
   static int on_block(const void*, void* output, unsigned long frames, const PaStreamCallbackTimeInfo*,
-                      PaStreamCallbackFlags, void* behind) noexcept HALOTAP_NONBLOCKING {
+                      PaStreamCallbackFlags flags, void* behind) noexcept HALOTAP_NONBLOCKING {
     static_cast<Playback*>(behind)->on_block(static_cast<float*>(output), static_cast<std::int64_t>(frames),
-                                             monotonic_ns());
+                                             monotonic_ns(), (flags & paOutputUnderflow) != 0);
     return paContinue;
   }
 

@@ -73,7 +73,7 @@ class Duplex {
     if (reopens_) playback_->on_reopen();
     reopens_ = false;
     std::vector<float> block(2 * kBlock, -1.0F);
-    playback_->on_block(block.data(), kBlock, ns(at_s));
+    playback_->on_block(block.data(), kBlock, ns(at_s), false);
     if (block[1] > 0.99F) {  // neither silence nor the filter's ringing
       age_s_ = at_s - double{block[0]} / block[1] * 1e4 / kRateHz * (1 + drift_);
       oldest_s_ = std::max(oldest_s_, age_s_);

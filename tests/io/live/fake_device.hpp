@@ -64,7 +64,7 @@ class FakeStream final : public DeviceStream {
           const auto now = std::chrono::steady_clock::now().time_since_epoch();
           const std::int64_t now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
           if (device_->capture) device_->capture->on_block(block.data(), device_->block_frames, now_ns, false);
-          if (device_->playback) device_->playback->on_block(block.data(), device_->block_frames, now_ns);
+          if (device_->playback) device_->playback->on_block(block.data(), device_->block_frames, now_ns, false);
           ++device_->blocks;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));

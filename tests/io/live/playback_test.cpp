@@ -19,7 +19,7 @@ std::vector<float> counted(std::int64_t first, std::int64_t count) {
 
 std::vector<float> block_of(Playback& playback, std::int64_t channels, std::int64_t frames) {
   std::vector<float> samples(static_cast<std::size_t>(frames * channels), -1.0F);
-  playback.on_block(samples.data(), frames, 0);
+  playback.on_block(samples.data(), frames, 0, false);
   return samples;
 }
 
