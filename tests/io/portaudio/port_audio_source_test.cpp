@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -265,6 +267,72 @@ TEST_F(PulseTest, ASourceAndASinkOnTwoClocksPlayOnAndRecoverFromAServerThatWasKi
       static_cast<double>(counters.frames_played + counters.frames_dropped + counters.frames_discarded), 5);
 }
 #endif
+
+class JackTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!server_.missing().empty()) GTEST_SKIP() << server_.missing();
+  }
+
+  JackServer server_;
+};
+
+TEST_F(JackTest, DeliversAsManyFramesAsTheClockSays) {
+  using Clock = std::chrono::steady_clock;
+  const auto source = open_source("portaudio://system?channels=2&block=256", request(2, 48000));
+  std::vector<float> block(2 * 4800, 1.0F);
+  std::int64_t frames = 0;
+  Gap missing;
+  const auto read_on = [&] {
+    const std::int64_t got = source->read(block.data(), 4800);
+    EXPECT_TRUE(std::all_of(block.begin(), block.begin() + 2 * got, [](float sample) { return sample == 0; }));
+    frames += got;
+    missing += source->take_gap();
+    return got;
+  };
+  ASSERT_TRUE(comes_true([&] { return read_on() > 0; }));
+  const Clock::time_point began = Clock::now();
+  const std::int64_t frames_before = frames + missing.frames_lost;
+  ASSERT_TRUE(comes_true([&] { return read_on(), frames > 48000; }));
+  const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  // A busy system costs a server that is not real-time some; those must have been noticed, but for the last second's.
+  const double accounted = static_cast<double>(frames + missing.frames_lost - frames_before);
+  EXPECT_LT(accounted, (seconds + 0.1) * 48000);
+  EXPECT_GT(accounted, (seconds - 0.5) * 48000);
+  EXPECT_EQ(missing.frames_dropped, 0);
+}
+
+// Under JACK every call hangs once the server is gone, and so would this program: another one does it.
+TEST_F(JackTest, LeavesAServerBehindThatWasKilledOrHung) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      auto source = open_source("portaudio://system?reconnect=0", request(1, 48000));
+      std::vector<float> block(4800);
+      const auto is_lost = [&] {
+        try {
+          source->read(block.data(), 4800);
+          return false;
+        } catch (const DeviceError&) {
+          return true;
+        }
+      };
+      if (!comes_true([&] { return source->read(block.data(), 4800) > 0; })) _exit(1);
+      server_.signal(signal);
+      if (!comes_true(is_lost)) _exit(2);
+      const auto began = std::chrono::steady_clock::now();
+      source.reset();
+      _exit(std::chrono::steady_clock::now() - began < std::chrono::seconds(2) ? 0 : 3);
+    }
+    int status = -1;
+    const bool ended = comes_true([&] { return waitpid(child, &status, WNOHANG) == child; });
+    if (!ended) kill(child, SIGKILL);
+    EXPECT_TRUE(ended) << "it hangs; signal " << signal;
+    EXPECT_TRUE(WIFEXITED(status)) << signal;
+    EXPECT_EQ(WEXITSTATUS(status), 0) << signal;
+    if (signal == SIGKILL) server_.start();
+  }
+}
 
 }  // namespace
 }  // namespace halotap::io
