@@ -75,7 +75,12 @@ ExitCode run(const RunOptions& options) {
   const pipeline::Model model = pipeline::load_model(config.model_file);
   std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
   for (const auto& file : model.files) inputs.push_back(file.string());
-  io::refuse_overwriting(inputs, config.sink_uris, config.record_file);
+  const io::RecorderSpec kept{config.record_file, config.record_output_file};
+  std::vector<std::string> recordings;
+  for (const std::string& file : {kept.input, kept.output}) {
+    if (!file.empty()) recordings.push_back(file);
+  }
+  io::refuse_overwriting(inputs, config.sink_uris, recordings);
 
   // Before the device delivers: a device's source is one stream.
   std::optional<pipeline::ComputeTime> compute;
@@ -101,7 +106,7 @@ ExitCode run(const RunOptions& options) {
   pipeline::Pipeline pipeline(model, pipeline_spec(config, info.streams, info.rate_hz));
 
   std::unique_ptr<io::Recorder> recorder;
-  if (!config.record_file.empty()) recorder = std::make_unique<io::Recorder>(config.record_file, info);
+  if (!recordings.empty()) recorder = std::make_unique<io::Recorder>(kept, info, pipeline.output());
   spec.recorder = recorder.get();
 
   io::SinkSpec output = sink_spec(pipeline, info, frames);

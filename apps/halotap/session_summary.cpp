@@ -150,10 +150,13 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["source_latency_frames"] = source_latency_frames(summary);
     json["source_latency_ms"] = static_cast<double>(source_latency_frames(summary)) / summary.rate_hz * 1e3;
   }
-  if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
-    json["recording"] = {
+  const auto add_recording = [&json](const char* name, const io::RecorderCounters& recording) {
+    if (recording.files.empty()) return;
+    json[name] = {
         {"frames", recording.frames_written}, {"frames_dropped", recording.frames_dropped}, {"files", recording.files}};
-  }
+  };
+  add_recording("recording", report.recording.input);
+  add_recording("recording_output", report.recording.output);
   json["device"] = summary.processed.device;
   json["precision"] = pipeline::to_string(summary.precision);
   json["stages"] = ordered_json::array();
@@ -247,11 +250,14 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
         << report.missing.frames_lost << " frames never came; latency " << source_latency_frames(summary) << " frames ("
         << milliseconds(source_latency_frames(summary)) << ") in the device and the ring, as they state it\n";
   }
-  if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
-    out << "recording  " << recording.frames_written << " frames, " << recording.frames_dropped << " dropped, in";
+  const auto print_recording = [&out](const char* name, const io::RecorderCounters& recording) {
+    if (recording.files.empty()) return;
+    out << name << recording.frames_written << " frames, " << recording.frames_dropped << " dropped, in";
     for (const std::string& file : recording.files) out << ' ' << file;
     out << '\n';
-  }
+  };
+  print_recording("recording  of the input: ", report.recording.input);
+  print_recording("recording  of the output: ", report.recording.output);
   out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';
   for (std::size_t i = 0; i < summary.stages.size(); ++i) {
     out << (i == 0 ? "stages     " : "           ") << text_of(summary.stages[i], report.stages[i]) << '\n';

@@ -304,19 +304,18 @@ std::unique_ptr<Sink> open_sink(const std::string& text, const SinkSpec& spec) {
 }
 
 void refuse_overwriting(const std::vector<std::string>& inputs, std::vector<std::string> outputs,
-                        const std::string& recording) {
-  const auto refuse_numbered = [&](const std::vector<std::string>& addresses) {
-    for (const std::string& address : addresses) {
-      const std::optional<std::filesystem::path> file = file_of(address);
-      if (file && is_numbered(resolved(recording).string(), resolved(*file).string())) {
-        throw ConfigError(address + ": a gap would let the recording " + recording + " go on in this file");
+                        const std::vector<std::string>& recordings) {
+  for (const std::string& recording : recordings) outputs.push_back(file_address("wav", recording));
+  for (const std::string& recording : recordings) {
+    const std::string first = resolved(recording).string();
+    for (const std::vector<std::string>* addresses : {&inputs, &std::as_const(outputs)}) {
+      for (const std::string& address : *addresses) {
+        const std::optional<std::filesystem::path> file = file_of(address);
+        if (file && is_numbered(first, resolved(*file).string())) {
+          throw ConfigError(address + ": a gap would let the recording " + recording + " go on in this file");
+        }
       }
     }
-  };
-  if (!recording.empty()) {
-    refuse_numbered(inputs);
-    refuse_numbered(outputs);
-    outputs.push_back(file_address("wav", recording));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::optional<std::filesystem::path> output = file_of(outputs[i]);

@@ -241,7 +241,7 @@ class Session {
       // No further than to the end of a chunk, so that what comes behind it may still be skipped. A ring that holds
       // less than a chunk has room for the rest of one.
       const std::int64_t piece = std::min(unfed_frames_, pipeline_.missing_frames());
-      if (spec_.recorder != nullptr) spec_.recorder->push(samples, piece);
+      if (spec_.recorder != nullptr) spec_.recorder->push_input(samples, piece);
       pipeline_.push(samples, piece);
       unfed_frames_ -= piece;
       in_ring_frames_ += piece;
@@ -350,11 +350,14 @@ class Session {
     }
     if (is_held) {
       for (std::int64_t left = end - first; left > 0; left -= HeldFrame::kMostFrames) {
-        for (const auto& sink : sinks_) sink->write_held(held_.repeated(), std::min(left, HeldFrame::kMostFrames));
+        const std::int64_t frames = std::min(left, HeldFrame::kMostFrames);
+        if (spec_.recorder != nullptr) spec_.recorder->push_output(held_.repeated(), frames);
+        for (const auto& sink : sinks_) sink->write_held(held_.repeated(), frames);
       }
       return;
     }
     const float* samples = step.samples + first * pipeline_.output().frame_samples();
+    if (spec_.recorder != nullptr) spec_.recorder->push_output(samples, end - first);
     for (const auto& sink : sinks_) {
       sink->write(samples, end - first);
     }

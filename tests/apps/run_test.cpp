@@ -106,6 +106,29 @@ TEST_F(Run, SendsResultsThroughTheStagesOfTheFile) {
   EXPECT_EQ(result["stages"][2]["events"], events.size());
 }
 
+// At a rate that no sound has, through a stage that makes one frame of two.
+TEST_F(Run, KeepsInputAndOutputThatAReplayConfirms) {
+  const std::string in = folder_.file("in.wav");
+  const std::string out = folder_.file("out.wav");
+  const std::string file = folder_.write(
+      "kept.yaml", "format: halotap-pipeline/1\nsource: {uri: \"synth://noise?seconds=3600\"}\nmodel: {file: " +
+                       golden("stack_mixed", "model.yaml") +
+                       "}\nchunk_frames: 16\nstages: [{type: decimate, factor: 2}]\nsinks: [{uri: \"" +
+                       folder_.file("y.npy") + "\"}]\nrecord: {file: " + in + ", output: " + out + "}\n");
+  const Outcome run = run_halotap({"run", file, "--duration", "250ms", "--json"});
+  if (run.err.find("this build has no audio") != std::string::npos) GTEST_SKIP() << run.err;
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto kept = run.json();
+  EXPECT_EQ(kept["recording"]["frames"], 50);
+  EXPECT_EQ(kept["recording_output"]["frames"], 25);
+  EXPECT_EQ(kept["recording_output"]["files"], std::vector<std::string>{out});
+
+  const Outcome verified =
+      run_halotap({"verify", "--pipeline", file, "--input", in, "--expect", out, "--abs", "0", "--json"});
+  ASSERT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_EQ(verified.json()["max_abs"], 0);
+}
+
 TEST_F(Run, NamesTheStageThatAsksForAChannelThatIsNotThere) {
   const std::string file = pipeline_file(folder_.file("y.npy"));
   const std::string text = test::ScratchFolder::content(file) + "stages: [{type: affine, gain: 2, channel: speech}]\n";

@@ -35,10 +35,10 @@ std::unique_ptr<Source> open_source(const std::string& address, const SourceRequ
 std::unique_ptr<Sink> open_sink(const std::string& address, const SinkSpec& spec);
 
 // Throws ConfigError when an output address names the same file as an input, or as another output. Inputs that are no
-// files are passed over. `recording`, unless empty, is a Recorder's path: an output too, and so is every file that it
-// may begin behind a gap. [control]
+// files are passed over. `recordings` are a Recorder's paths: outputs too, and so is every file that each may begin
+// behind a gap. [control]
 void refuse_overwriting(const std::vector<std::string>& inputs, std::vector<std::string> outputs,
-                        const std::string& recording = {});
+                        const std::vector<std::string>& recordings = {});
 
 // The address of the file `path` under `scheme`, whatever characters the path holds. [any thread]
 std::string file_address(const std::string& scheme, const std::string& path);

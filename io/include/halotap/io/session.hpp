@@ -31,7 +31,7 @@ struct SessionSpec {
   // Frames that were thrown away because they could not be on time, in front of the input frame of that number.
   std::function<void(std::int64_t, std::int64_t)> on_skip;
   PublishedTelemetry* telemetry = nullptr;  // what happens, for other threads to read
-  Recorder* recorder = nullptr;             // gets the input too; begun when all is checked, finished with the sinks
+  Recorder* recorder = nullptr;  // gets input and output too; begun when all is checked, finished with the sinks
 };
 
 struct SessionReport {
@@ -43,7 +43,7 @@ struct SessionReport {
   bool stopped = false;             // ended by `stop`
   std::int64_t gaps = 0;            // of a live source, and what was missing there, all together
   Gap missing;
-  RecorderCounters recording;
+  RecorderReport recording;
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
   pipeline::LatencyLog latency;          // of every chunk, the last one of a recording too, until the sinks have it

@@ -53,6 +53,7 @@ struct PipelineConfig {
   std::vector<StageEntry> stages;      // 0 to 64, in the order in which they run
   std::vector<std::string> sink_uris;  // 1 to 64
   std::string record_file;             // where the input is kept; empty: nowhere
+  std::string record_output_file;      // likewise the output behind the stages
 };
 
 // Reads a pipeline file. `overrides` are `key=value` with dotted keys ("model.backend=cpu", "chunk_frames=8"), applied
