@@ -75,9 +75,9 @@ ordered_json json_of(const std::string& sink, const io::PlayedCounters& played) 
 
 std::string text_of(const io::PlayedCounters& played) {
   std::string text = "played " + std::to_string(played.frames_played) + " frames, " +
-                     std::to_string(played.frames_dropped + played.frames_discarded) + " dropped, " +
-                     std::to_string(played.underruns) + (played.underruns == 1 ? " underrun" : " underruns") +
-                     " and the device's own " + std::to_string(played.device_underruns);
+                     std::to_string(played.frames_dropped) + " dropped, " + std::to_string(played.frames_discarded) +
+                     " discarded; underruns: " + std::to_string(played.underruns) + ", " +
+                     std::to_string(played.device_underruns) + " of the device itself";
   if (played.corrects_drift) {
     text += "; drift corrected by " + format_number(played.correction_ppm, 3) +
             " ppm: " + std::to_string(played.frames_added) + " frames added, " + std::to_string(played.frames_removed) +

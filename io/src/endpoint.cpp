@@ -159,7 +159,7 @@ const Endpoint<Open>& find(const std::array<Endpoint<Open>, kCount>& endpoints, 
   }
   if (!found->open) throw ConfigError(address.text() + ": this build has no " + std::string(found->library));
   if (found->is_file && address.path().empty()) throw ConfigError(address.text() + ": expected a path behind ://");
-  if (address.path() == "-" && !found->takes_standard_file) {
+  if (found->is_file && address.path() == "-" && !found->takes_standard_file) {
     throw ConfigError(address.text() + ": expected a file; " + address.scheme() +
                       " does not go through standard input or output");
   }
@@ -210,8 +210,9 @@ std::vector<std::int64_t> indices_by_name(const std::vector<std::string>& wanted
                   "?channels=... chooses and orders them by hand");
 }
 
+// `chooses`: the option `channels` chooses among those that are there; else it says how many there are to be.
 std::unique_ptr<Source> with_channels(std::unique_ptr<Source> source, const SourceRequest& request,
-                                      const std::optional<std::vector<std::string>>& selection,
+                                      const std::optional<std::vector<std::string>>& selection, bool chooses,
                                       const Address& address) {
   const SourceInfo& info = source->info();
   if (selection) {
@@ -224,7 +225,8 @@ std::unique_ptr<Source> with_channels(std::unique_ptr<Source> source, const Sour
   const std::int64_t channels = source->info().channels;
   if (request.channels > 0 && channels != request.channels) {
     throw DataError(address.text() + ": channels: expected " + std::to_string(request.channels) +
-                    ", as the model takes, got " + std::to_string(channels) + "; ?channels=... chooses them");
+                    ", as the model takes, got " + std::to_string(channels) +
+                    (chooses ? "; ?channels=... chooses them" : "; ?channels=" + std::to_string(request.channels)));
   }
   return source;
 }
@@ -291,7 +293,7 @@ std::unique_ptr<Source> open_source(const std::string& text, const SourceRequest
   const std::optional<std::vector<std::string>> selection = address.take_list("channels");
   const bool resample = address.take_bool("resample").value_or(false);
   address.require_all_options_taken(endpoint.options);
-  source = with_channels(std::move(source), request, selection, address);
+  source = with_channels(std::move(source), request, selection, endpoint.is_file, address);
   return with_rate(std::move(source), request, resample, address);
 }
 

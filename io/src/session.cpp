@@ -178,9 +178,7 @@ class Session {
       throw ConfigError(std::string("speed: a live ") + (info.is_live ? "source" : "sink") + " sets its own");
     }
     if (info.is_live && sink_sets_pace) {
-      throw ConfigError(
-          "a live source and a sound device as sink run on two clocks, which drift apart: ?drift=correct behind the "
-          "sink's address resamples what it plays; or write to a file");
+      throw ConfigError("a live source and a sink that sets the pace run on two clocks, which drift apart");
     }
     if (spec_.latency.budget_ms && !info.is_live && !spec_.speed) {
       throw ConfigError(

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstddef>
 
+#include "portaudio/alsa_check.hpp"
+
 namespace halotap::io {
 namespace {
 
@@ -95,10 +97,18 @@ PortAudio::Turn::Turn() : lock_(library_mutex(), kLongestTurn) {
 PortAudio::PortAudio() {
   const Turn turn;
   silence_jack();
-  if (objects() == 0) set_alsa_handler(drop_words);
-  if (const PaError error = Pa_Initialize(); error != paNoError) {
+  std::string problem;
+  if (objects() == 0) {
+    set_alsa_handler(drop_words);
+    problem = alsa_problem();
+  }
+  if (problem.empty()) {
+    const PaError error = Pa_Initialize();
+    if (error != paNoError) problem = "PortAudio cannot be initialised: " + reason_of(error);
+  }
+  if (!problem.empty()) {
     if (objects() == 0) set_alsa_handler(nullptr);
-    throw DeviceError("PortAudio cannot be initialised: " + reason_of(error));
+    throw DeviceError(problem);
   }
   ++objects();
 }

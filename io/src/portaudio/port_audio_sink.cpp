@@ -92,8 +92,12 @@ std::unique_ptr<Sink> open_port_audio_sink(Address& address, const SinkSpec& spe
   const bool may_correct = take_drift(address);
   const std::optional<double> reserve_ms = address.take_number("reserve_ms", 0, kMostReserveMs);
   if (reserve_ms && !may_correct) throw ConfigError(name + ": option reserve_ms goes with drift=correct");
+  if (spec.source_is_live && !may_correct) {
+    throw ConfigError(name + ": a live source and a sound device as sink run on two clocks, which drift apart: " +
+                      "?drift=correct resamples what is played; or write to a file");
+  }
   // A recording has no clock: its frames come when the device wants them.
-  const bool correct = may_correct && spec.source_is_live;
+  const bool correct = spec.source_is_live;
   PortAudioOptions options = take_port_audio_options(address, spec.rate_hz, spec.channels);
   const PortAudioStreamSpec& stream = options.stream;
 

@@ -90,7 +90,8 @@ TEST(PortAudioSink, CorrectsDriftOnlyWhereASourceHasAClockOfItsOwn) {
     EXPECT_EQ(open_sink("portaudio://default?drift=correct", spec)->sets_pace(), !is_live);
     spec.open_device = true;
   }
-  EXPECT_TRUE(open_sink("portaudio://default", spec)->sets_pace()) << "when not asked to: the session refuses it";
+  expect_error<ConfigError>([&] { open_sink("portaudio://default", spec); },
+                            {"portaudio://default", "two clocks", "drift=correct"});
 }
 
 }  // namespace

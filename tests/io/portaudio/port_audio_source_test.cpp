@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "expect_error.hpp"
+#include "halotap/io/devices.hpp"
 #include "halotap/io/endpoint.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "live/fake_device.hpp"
@@ -76,7 +77,7 @@ TEST(PortAudioSource, TakesADeviceByNumberAndByName) {
   for (const std::string name : {"fed", "0", "1", "default", ""}) {
     EXPECT_TRUE(open_source("portaudio://" + name, request(1, 48000))->info().is_live) << name;
   }
-  for (const std::string name : {"2", "-1", "fe", "0x0"}) {
+  for (const std::string name : {"2", "-1", "fe", "0x0", "-"}) {
     expect_error<DeviceError>([&] { open_source("portaudio://" + name, request(1, 48000)); },
                               {"portaudio://" + name, "'" + name + "'", "0 'fed'", "1 'default'"});
   }
@@ -97,7 +98,7 @@ TEST(PortAudioSource, TakesRateAndChannelsOfTheModelOrOfTheAddress) {
       [] {
         open_source("portaudio://default?channels=2", {1, {}, 16000});
       },
-      {"expected 1", "got 2"});
+      {"expected 1", "got 2", "?channels=1"});
   expect_error<DeviceError>(
       [] {
         open_source("portaudio://default?channels=200", {200, {}, 16000});
@@ -141,6 +142,24 @@ TEST(PortAudioSource, SaysWhatItsAddressStatesWhenTheDeviceIsLeftAlone) {
     float sample = 0;
     EXPECT_EQ(source->read(&sample, 1), 0);
   }
+}
+
+// PortAudio itself would end the program, or say nothing.
+TEST(PortAudioSource, SaysWhatIsWrongWithALSAsConfiguration) {
+  const test::ScratchFolder folder;
+  setenv("JACK_NO_START_SERVER", "1", 1);
+  const std::string none = "no sound device was found: ALSA has no card";
+  for (const auto& [text, problem] :
+       std::vector<std::pair<std::string, std::string>>{{"", none},
+                                                        {"pcm.null { type null }\npcm.hw { type hw card 0 }\n", none},
+                                                        {"pcm.x {", "ALSA's configuration cannot be read"},
+                                                        {"pcm.!default { type null }\n", ""}}) {
+    setenv("ALSA_CONFIG_PATH", folder.write("asound.conf", text).c_str(), 1);
+    const std::string got = list_audio_devices().problem;
+    EXPECT_EQ(got.substr(0, problem.size()), problem) << text;
+    EXPECT_EQ(got.empty(), problem.empty()) << got;
+  }
+  unsetenv("ALSA_CONFIG_PATH");
 }
 
 class PulseTest : public testing::Test {
