@@ -52,6 +52,7 @@ class Session {
     }
     if (info.is_live) frames_per_second_ = info.rate_hz;
     block_.resize(static_cast<std::size_t>(block_frames_ * frame_samples_));
+    lost_sinks_.resize(sinks_.size());
     report_.latency = pipeline::LatencyLog(spec_.latency);
     name_threads();
   }
@@ -70,11 +71,11 @@ class Session {
     try {
       finish_outputs();
     } catch (const pipeline::DataError& error) {
-      if (!source_failure_) throw;
-      throw pipeline::DeviceError(*source_failure_ + "; " + error.what());
+      if (!device_failure_) throw;
+      throw pipeline::DeviceError(*device_failure_ + "; " + error.what());
     }
     tell(0);
-    if (source_failure_) throw pipeline::DeviceError(*source_failure_);
+    if (device_failure_) throw pipeline::DeviceError(*device_failure_);
     if (budget_failure_) throw pipeline::BudgetError(*budget_failure_);
     report_.elapsed = clock_.now() - start_;
     report_.ring = pipeline_.ring_counters();
@@ -117,7 +118,7 @@ class Session {
       try {
         got = source_.read(block_.data(), asked);
       } catch (const pipeline::DeviceError& error) {
-        source_failure_ = error.what();
+        device_failure_ = error.what();
         return;
       }
       if (got > 0) last_captured_ = source_.capture_time();
@@ -140,9 +141,7 @@ class Session {
 
   // All frames are written before any sink is finished: whatever fails until then leaves no output under its name.
   void finish_outputs() {
-    for (const auto& sink : sinks_) {
-      sink->finish();
-    }
+    to_sinks([](Sink& sink) { sink.finish(); });
     if (spec_.recorder != nullptr) {
       report_.recording = spec_.recorder->finish();
     }
@@ -195,7 +194,7 @@ class Session {
     return spec_.stop != nullptr && spec_.stop->load(std::memory_order_relaxed);
   }
 
-  bool ends() const { return stop_asked() || budget_failure_; }
+  bool ends() const { return stop_asked() || budget_failure_ || device_failure_; }
 
   static std::chrono::nanoseconds nanoseconds(double seconds) {
     return std::chrono::round<std::chrono::nanoseconds>(Seconds(seconds));
@@ -328,9 +327,7 @@ class Session {
     for (const pipeline::StageEvent& event : step.events) {
       write_frames(step, written, event.frames_before, is_held);
       written = event.frames_before;
-      for (const auto& sink : sinks_) {
-        sink->write_event(event);
-      }
+      to_sinks([&event](Sink& sink) { sink.write_event(event); });
     }
     write_frames(step, written, step.frames_out, is_held);
     report_.frames_out += step.frames_out;
@@ -350,14 +347,26 @@ class Session {
       for (std::int64_t left = end - first; left > 0; left -= HeldFrame::kMostFrames) {
         const std::int64_t frames = std::min(left, HeldFrame::kMostFrames);
         if (spec_.recorder != nullptr) spec_.recorder->push_output(held_.repeated(), frames);
-        for (const auto& sink : sinks_) sink->write_held(held_.repeated(), frames);
+        to_sinks([&](Sink& sink) { sink.write_held(held_.repeated(), frames); });
       }
       return;
     }
     const float* samples = step.samples + first * pipeline_.output().frame_samples();
     if (spec_.recorder != nullptr) spec_.recorder->push_output(samples, end - first);
-    for (const auto& sink : sinks_) {
-      sink->write(samples, end - first);
+    to_sinks([&](Sink& sink) { sink.write(samples, end - first); });
+  }
+
+  // One whose device fails ends the session, and is given nothing more.
+  template <typename Give>
+  void to_sinks(Give give) {
+    for (std::size_t i = 0; i < sinks_.size(); ++i) {
+      if (lost_sinks_[i] != 0) continue;
+      try {
+        give(*sinks_[i]);
+      } catch (const pipeline::DeviceError& error) {
+        lost_sinks_[i] = 1;
+        if (!device_failure_) device_failure_ = error.what();
+      }
     }
   }
 
@@ -421,7 +430,8 @@ class Session {
   const pipeline::Clock& clock_;
   Instant start_;
   Instant last_told_;
-  std::optional<std::string> source_failure_;  // of a live source's device
+  std::optional<std::string> device_failure_;  // of a live source's device, or a sink's
+  std::vector<char> lost_sinks_;               // whose device failed; 0 or 1
   std::optional<std::string> budget_failure_;
 
   std::optional<Instant> last_captured_;  // when the block's last frame was
