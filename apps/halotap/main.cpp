@@ -20,6 +20,7 @@
 #include "inspect.hpp"
 #include "interrupt.hpp"
 #include "message.hpp"
+#include "plan.hpp"
 #include "replay.hpp"
 #include "run.hpp"
 #include "verify.hpp"
@@ -71,6 +72,7 @@ ExitCode run_command_line(int argc, char** argv) {
   add_verify(app, chosen);
   add_inspect(app, chosen);
   add_run(app, chosen);
+  add_plan(app, chosen);
   add_bench(app, chosen);
   add_devices(app, chosen);
   try {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "halotap/io/endpoint.hpp"
+#include "halotap/io/session_ledger.hpp"
 #include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "option_values.hpp"
@@ -98,7 +99,6 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
   processed.report.engine = engine.counters();
   processed.device = engine.device();
   processed.lookahead_frames = engine.lookahead_frames();
-  processed.latency_frames = engine.latency_frames();
   return processed;
 }
 
@@ -127,7 +127,7 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
   processed.report = io::run_session(source, pipeline, sinks, session);
   processed.device = pipeline.engine().device();
   processed.lookahead_frames = pipeline.engine().lookahead_frames();
-  processed.latency_frames = pipeline.latency_frames();
+  processed.ledger = io::session_ledger(info, pipeline, sinks, spec.speed.has_value());
   return processed;
 }
 

@@ -13,6 +13,7 @@
 #include "halotap/io/source.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/input_policy.hpp"
+#include "halotap/pipeline/ledger.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 
@@ -59,7 +60,7 @@ struct Processed {
   io::SessionReport report;
   std::string device;
   std::int64_t lookahead_frames = 0;
-  std::int64_t latency_frames = 0;  // lookahead and stages, in input frames
+  pipeline::LatencyLedger ledger;  // empty when offline
 };
 
 // Opens the sinks of a recording once it is known what will be written; they stay the caller's.

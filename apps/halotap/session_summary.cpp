@@ -14,16 +14,22 @@ namespace halotap::apps {
 namespace {
 
 using nlohmann::ordered_json;
+using pipeline::LatencyKind;
+using pipeline::LatencyPart;
 
 double seconds_of(std::chrono::nanoseconds duration) { return std::chrono::duration<double>(duration).count(); }
 
-// A frame waits at most for the rest of its chunk, then for the frames it looks ahead to, then in the stages.
 std::int64_t algorithmic_latency_frames(const SessionSummary& summary) {
-  return summary.chunk_frames - 1 + summary.processed.latency_frames;
+  return summary.processed.ledger.frames(LatencyKind::kAlgorithmic);
 }
 
 std::int64_t stage_latency_frames(const SessionSummary& summary) {
-  return summary.processed.latency_frames - summary.processed.lookahead_frames;
+  return summary.processed.ledger.frames(LatencyKind::kAlgorithmic, LatencyPart::kStages);
+}
+
+// Of a live source, without a resampler, whose delay is algorithmic.
+std::int64_t source_latency_frames(const SessionSummary& summary) {
+  return summary.processed.ledger.frames(LatencyKind::kBuffering, LatencyPart::kSource);
 }
 
 ordered_json json_of(const std::string& name, const pipeline::StageCounters& counters) {
@@ -46,6 +52,37 @@ std::string text_of(const std::string& name, const pipeline::StageCounters& coun
   note(counters.frames_discarded, " discarded");
   note(counters.events, " events");
   note(counters.events_dropped, " events dropped");
+  return text;
+}
+
+ordered_json json_of(const std::string& sink, const io::PlayedCounters& played) {
+  ordered_json json = {{"sink", sink},
+                       {"frames_in", played.frames_in},
+                       {"frames_played", played.frames_played},
+                       {"frames_dropped", played.frames_dropped},
+                       {"frames_discarded", played.frames_discarded},
+                       {"frames_silent", played.frames_silent},
+                       {"underruns", played.underruns},
+                       {"device_underruns", played.device_underruns}};
+  if (played.corrects_drift) {
+    json["drift"] = {{"correction_ppm", played.correction_ppm},
+                     {"frames_added", played.frames_added},
+                     {"frames_removed", played.frames_removed},
+                     {"samples_zeroed", played.samples_zeroed}};
+  }
+  return json;
+}
+
+std::string text_of(const io::PlayedCounters& played) {
+  std::string text = "played " + std::to_string(played.frames_played) + " frames, " +
+                     std::to_string(played.frames_dropped) + " dropped, " + std::to_string(played.frames_discarded) +
+                     " discarded; underruns: " + std::to_string(played.underruns) + ", " +
+                     std::to_string(played.device_underruns) + " of the device itself";
+  if (played.corrects_drift) {
+    text += "; drift corrected by " + format_number(played.correction_ppm, 3) +
+            " ppm: " + std::to_string(played.frames_added) + " frames added, " + std::to_string(played.frames_removed) +
+            " removed";
+  }
   return text;
 }
 
@@ -117,7 +154,10 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   }
   json["latency"] = latency_json(latency_of(report));
   if (summary.run_latency) {
-    json["budget_ms"] = summary.run_latency->budget_ms ? ordered_json(*summary.run_latency->budget_ms) : ordered_json();
+    const std::optional<double> budget_ms = summary.run_latency->budget_ms;
+    json["budget_ms"] = budget_ms ? ordered_json(*budget_ms) : ordered_json();
+    json["timed_budget_ms"] =
+        budget_ms ? ordered_json(summary.processed.ledger.timed_budget_ms(*budget_ms)) : ordered_json();
     json["on_miss"] = to_string(summary.run_latency->on_miss);
     json["frames_skipped"] = report.frames_skipped;
     json["skips"] = report.skips;
@@ -128,18 +168,21 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["samples_invalid"] = {
         {"nan", report.invalid.nan}, {"infinite", report.invalid.infinite}, {"too_large", report.invalid.too_large}};
   }
-  if (summary.source_latency_frames) {
+  if (summary.is_live) {
     json["gaps"] = report.gaps;
     json["frames_lost"] = report.missing.frames_lost;
     json["frames_filled"] = report.frames_filled;
     json["frames_marked"] = report.frames_marked;
-    json["source_latency_frames"] = *summary.source_latency_frames;
-    json["source_latency_ms"] = static_cast<double>(*summary.source_latency_frames) / summary.rate_hz * 1e3;
+    json["source_latency_frames"] = source_latency_frames(summary);
+    json["source_latency_ms"] = static_cast<double>(source_latency_frames(summary)) / summary.rate_hz * 1e3;
   }
-  if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
-    json["recording"] = {
+  const auto add_recording = [&json](const char* name, const io::RecorderCounters& recording) {
+    if (recording.files.empty()) return;
+    json[name] = {
         {"frames", recording.frames_written}, {"frames_dropped", recording.frames_dropped}, {"files", recording.files}};
-  }
+  };
+  add_recording("recording", report.recording.input);
+  add_recording("recording_output", report.recording.output);
   if (summary.asks_realtime) {
     const io::RealtimeGrant& grant = report.realtime;
     json["realtime"] = {{"priority", grant.priority > 0 ? ordered_json(grant.priority) : ordered_json()},
@@ -154,6 +197,10 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
     json["stages"].push_back(json_of(summary.stages[i], report.stages[i]));
   }
   json["sinks"] = summary.sinks;
+  for (std::size_t i = 0; i < summary.sinks.size(); ++i) {
+    if (i < report.played.size() && report.played[i])
+      json["played"].push_back(json_of(summary.sinks[i], *report.played[i]));
+  }
   out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
 }
 
@@ -168,8 +215,9 @@ void print_machine_latency(std::ostream& out, const SessionSummary& summary) {
   out << "machine    from capture to the sinks p50 " << time(whole.p50_ns) << ", p99 " << time(whole.p99_ns)
       << ", p99.9 " << time(whole.p999_ns) << ", max " << time(whole.max_ns);
   if (summary.run_latency && summary.run_latency->budget_ms) {
-    out << "; " << whole.misses << " of " << whole.chunks << " chunks above " << *summary.run_latency->budget_ms
-        << " ms";
+    const double budget_ms = *summary.run_latency->budget_ms;
+    out << "; " << whole.misses << " of " << whole.chunks << " chunks above "
+        << format_number(summary.processed.ledger.timed_budget_ms(budget_ms)) << " ms, left of " << budget_ms << " ms";
   }
   out << "\n           p99 by parts:";
   for (const auto which : {pipeline::LatencyPart::kSource, pipeline::LatencyPart::kEngine,
@@ -225,24 +273,29 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     out << "algorithmic " << latency_frames << " frames (" << milliseconds(latency_frames) << "): chunk of "
         << summary.chunk_frames << " frames, lookahead " << summary.processed.lookahead_frames;
     if (!summary.stages.empty()) out << ", stages " << stage_latency_frames(summary);
+    const std::int64_t resampler = summary.processed.ledger.frames(LatencyKind::kAlgorithmic, LatencyPart::kSource);
+    if (resampler > 0) out << ", resampler " << resampler;
     out << '\n';
   }
   print_machine_latency(out, summary);
-  if (summary.source_latency_frames) {
+  if (summary.is_live) {
     out << "source     " << report.gaps << (report.gaps == 1 ? " gap" : " gaps") << ", about "
-        << report.missing.frames_lost << " frames never came; latency " << *summary.source_latency_frames << " frames ("
-        << milliseconds(*summary.source_latency_frames) << "), as the device states it\n";
+        << report.missing.frames_lost << " frames never came; latency " << source_latency_frames(summary) << " frames ("
+        << milliseconds(source_latency_frames(summary)) << ") in the device and the ring, as they state it\n";
   }
   if (report.frames_filled > 0 || report.frames_marked > 0) {
     out << "gaps       " << report.frames_filled << " frames of the input are zeros in their place; they reach "
         << report.frames_marked << " frames of the output\n";
   }
   if (report.invalid.all() > 0) out << "invalid    samples: " << text_of(report.invalid) << '\n';
-  if (const io::RecorderCounters& recording = report.recording; !recording.files.empty()) {
-    out << "recording  " << recording.frames_written << " frames, " << recording.frames_dropped << " dropped, in";
+  const auto print_recording = [&out](const char* name, const io::RecorderCounters& recording) {
+    if (recording.files.empty()) return;
+    out << name << recording.frames_written << " frames, " << recording.frames_dropped << " dropped, in";
     for (const std::string& file : recording.files) out << ' ' << file;
     out << '\n';
-  }
+  };
+  print_recording("recording  of the input: ", report.recording.input);
+  print_recording("recording  of the output: ", report.recording.output);
   if (summary.asks_realtime) out << "realtime   " << text_of(report.realtime) << '\n';
   out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';
   for (std::size_t i = 0; i < summary.stages.size(); ++i) {
@@ -250,6 +303,7 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
   }
   for (std::size_t i = 0; i < summary.sinks.size(); ++i) {
     out << (i == 0 ? "sinks      " : "           ") << summary.sinks[i] << '\n';
+    if (i < report.played.size() && report.played[i]) out << "           " << text_of(*report.played[i]) << '\n';
   }
 }
 

@@ -16,7 +16,7 @@ struct SessionSummary {
   std::int64_t streams = 1;
   double rate_hz = 0;                                                 // > 0
   std::int64_t chunk_frames = 0;                                      // the longest chunk; 0: offline
-  std::optional<std::int64_t> source_latency_frames = std::nullopt;   // of a live source
+  bool is_live = false;                                               // its source
   std::optional<pipeline::LatencyConfig> run_latency = std::nullopt;  // of `run`
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::vector<std::string> stages;  // names, one for each of the report's counters

@@ -14,6 +14,7 @@
 #include "halotap/pipeline/miss_watch.hpp"
 #include "input/gap_reach.hpp"
 #include "input/sample_guard.hpp"
+#include "paced_block.hpp"
 #include "realtime/realtime_scope.hpp"
 #include "realtime/thread_name.hpp"
 #include "session/held_frame.hpp"
@@ -31,10 +32,7 @@ using pipeline::OnMiss;
 
 constexpr std::int64_t kMaxBlockFrames = 4096;
 constexpr std::int64_t kMaxBlockSamples = std::int64_t{1} << 20;  // 4 MB, however many streams and channels
-// Paced frames come in blocks as short as a device's, so that a chunk is computed at most this long after its last
-// frame was made.
-constexpr double kPacedBlockSeconds = 0.001;
-constexpr double kLongestSleepSeconds = 0.05;  // how late a stop may be noticed
+constexpr double kLongestSleepSeconds = 0.05;                     // how late a stop may be noticed
 constexpr double kProgressSeconds = 0.1;
 
 class Session {
@@ -56,11 +54,11 @@ class Session {
     block_frames_ = std::clamp(kMaxBlockSamples / frame_samples_, std::int64_t{1}, kMaxBlockFrames);
     if (spec_.speed) {
       frames_per_second_ = info.rate_hz * *spec_.speed;
-      const double paced_frames = std::max(1.0, frames_per_second_ * kPacedBlockSeconds);
-      block_frames_ = static_cast<std::int64_t>(std::min(paced_frames, static_cast<double>(block_frames_)));
+      block_frames_ = paced_block_frames(frames_per_second_, block_frames_);
     }
     if (info.is_live) frames_per_second_ = info.rate_hz;
     block_.resize(static_cast<std::size_t>(block_frames_ * frame_samples_));
+    lost_sinks_.resize(sinks_.size());
     report_.latency = pipeline::LatencyLog(spec_.latency);
   }
 
@@ -72,16 +70,17 @@ class Session {
     try {
       finish_outputs();
     } catch (const pipeline::DataError& error) {
-      if (!source_failure_) throw;
-      throw pipeline::DeviceError(*source_failure_ + "; " + error.what());
+      if (!device_failure_) throw;
+      throw pipeline::DeviceError(*device_failure_ + "; " + error.what());
     }
     tell(0);
-    if (source_failure_) throw pipeline::DeviceError(*source_failure_);
+    if (device_failure_) throw pipeline::DeviceError(*device_failure_);
     if (budget_failure_) throw pipeline::BudgetError(*budget_failure_);
     report_.elapsed = clock_.now() - start_;
     report_.invalid = guard_.counts();
     report_.ring = pipeline_.ring_counters();
     report_.engine = pipeline_.engine().counters();
+    for (const auto& sink : sinks_) report_.played.push_back(sink->played());
     for (std::size_t stage = 0; stage < pipeline_.stages(); ++stage) {
       report_.stages.push_back(pipeline_.stage_counters(stage));
     }
@@ -137,7 +136,7 @@ class Session {
       try {
         got = source_.read(block_.data(), asked);
       } catch (const pipeline::DeviceError& error) {
-        source_failure_ = error.what();
+        device_failure_ = error.what();
         return;
       }
       if (got > 0) last_captured_ = source_.capture_time();
@@ -173,7 +172,7 @@ class Session {
       if (handled.action == OnGap::kFill) handled.frames_filled = fill(missing);
       mark(handled);
     }
-    for (const auto& sink : sinks_) sink->write_gap(handled);
+    to_sinks([&handled](Sink& sink) { sink.write_gap(handled); });
     if (spec_.on_gap) spec_.on_gap(handled);
   }
 
@@ -216,9 +215,7 @@ class Session {
 
   // All frames are written before any sink is finished: whatever fails until then leaves no output under its name.
   void finish_outputs() {
-    for (const auto& sink : sinks_) {
-      sink->finish();
-    }
+    to_sinks([](Sink& sink) { sink.finish(); });
     if (spec_.recorder != nullptr) {
       report_.recording = spec_.recorder->finish();
     }
@@ -254,8 +251,7 @@ class Session {
       throw ConfigError(std::string("speed: a live ") + (info.is_live ? "source" : "sink") + " sets its own");
     }
     if (info.is_live && sink_sets_pace) {
-      throw ConfigError(
-          "a live source and a sound device as sink run on two clocks, which drift apart; write to a file instead");
+      throw ConfigError("a live source and a sink that sets the pace run on two clocks, which drift apart");
     }
     if (spec_.latency.budget_ms && !info.is_live && !spec_.speed) {
       throw ConfigError(
@@ -272,7 +268,7 @@ class Session {
     return spec_.stop != nullptr && spec_.stop->load(std::memory_order_relaxed);
   }
 
-  bool ends() const { return stop_asked() || budget_failure_; }
+  bool ends() const { return stop_asked() || budget_failure_ || device_failure_; }
 
   static std::chrono::nanoseconds nanoseconds(double seconds) {
     return std::chrono::round<std::chrono::nanoseconds>(Seconds(seconds));
@@ -316,7 +312,7 @@ class Session {
       // No further than to the end of a chunk, so that what comes behind it may still be skipped. A ring that holds
       // less than a chunk has room for the rest of one.
       const std::int64_t piece = std::min(unfed_frames_, pipeline_.missing_frames());
-      if (spec_.recorder != nullptr) spec_.recorder->push(samples, piece);
+      if (spec_.recorder != nullptr) spec_.recorder->push_input(samples, piece);
       pipeline_.push(samples, piece);
       unfed_frames_ -= piece;
       in_ring_frames_ += piece;
@@ -338,8 +334,8 @@ class Session {
       std::ostringstream text;
       text << "latency.on_miss: stop: the run ended in front of frame " << report_.frames_in << ": "
            << spec_.latency.miss_after << (spec_.latency.miss_after == 1 ? " chunk" : " chunks on end")
-           << " took longer than the budget of " << *spec_.latency.budget_ms << " ms, the last of them "
-           << Seconds(latest_).count() * 1e3 << " ms";
+           << " took longer than the " << *spec_.latency.budget_ms
+           << " ms that are left of the budget, the last of them " << Seconds(latest_).count() * 1e3 << " ms";
       budget_failure_ = text.str();
     }
   }
@@ -405,9 +401,7 @@ class Session {
     for (const pipeline::StageEvent& event : step.events) {
       write_frames(step, written, event.frames_before, is_held);
       written = event.frames_before;
-      for (const auto& sink : sinks_) {
-        sink->write_event(event);
-      }
+      to_sinks([&event](Sink& sink) { sink.write_event(event); });
     }
     write_frames(step, written, step.frames_out, is_held);
     report_.frames_out += step.frames_out;
@@ -425,13 +419,28 @@ class Session {
     }
     if (is_held) {
       for (std::int64_t left = end - first; left > 0; left -= HeldFrame::kMostFrames) {
-        for (const auto& sink : sinks_) sink->write_held(held_.repeated(), std::min(left, HeldFrame::kMostFrames));
+        const std::int64_t frames = std::min(left, HeldFrame::kMostFrames);
+        if (spec_.recorder != nullptr) spec_.recorder->push_output(held_.repeated(), frames);
+        to_sinks([&](Sink& sink) { sink.write_held(held_.repeated(), frames); });
       }
       return;
     }
     const float* samples = step.samples + first * pipeline_.output().frame_samples();
-    for (const auto& sink : sinks_) {
-      sink->write(samples, end - first);
+    if (spec_.recorder != nullptr) spec_.recorder->push_output(samples, end - first);
+    to_sinks([&](Sink& sink) { sink.write(samples, end - first); });
+  }
+
+  // One whose device fails ends the session, and is given nothing more.
+  template <typename Give>
+  void to_sinks(Give give) {
+    for (std::size_t i = 0; i < sinks_.size(); ++i) {
+      if (lost_sinks_[i] != 0) continue;
+      try {
+        give(*sinks_[i]);
+      } catch (const pipeline::DeviceError& error) {
+        lost_sinks_[i] = 1;
+        if (!device_failure_) device_failure_ = error.what();
+      }
     }
   }
 
@@ -497,7 +506,8 @@ class Session {
   const pipeline::Clock& clock_;
   Instant start_;
   Instant last_told_;
-  std::optional<std::string> source_failure_;  // of a live source's device
+  std::optional<std::string> device_failure_;  // of a live source's device, or a sink's
+  std::vector<char> lost_sinks_;               // whose device failed; 0 or 1
   std::optional<std::string> budget_failure_;
 
   std::optional<Instant> last_captured_;  // when the block's last frame was

@@ -127,7 +127,12 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
   }
   if (const auto found = root.optional("record")) {
     YamlMap record = found->map();
-    config.record_file = record.required("file").text();
+    // One of the two at least.
+    const auto output = record.optional("output");
+    if (output) config.record_output_file = output->text();
+    if (const auto input = output ? record.optional("file") : record.required("file")) {
+      config.record_file = input->text();
+    }
     record.refuse_unknown_keys();
   }
   if (const auto input = root.optional("input")) config.input = read_input(input->map());

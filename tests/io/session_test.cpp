@@ -18,7 +18,9 @@
 #include "expect_error.hpp"
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "live/drift_corrector.hpp"
 #include "live/fake_device.hpp"
+#include "live/live_sink.hpp"
 #include "live/live_source.hpp"
 #include "live/scripted_source.hpp"
 #include "session/session_parts.hpp"
@@ -654,6 +656,60 @@ TEST(Session, BorrowsNameAndSchedulingOfTheCallersThread) {
   }
 }
 
+// Takes some frames; then its device is gone.
+class LostSink final : public Sink {
+ public:
+  explicit LostSink(std::int64_t frames) : frames_left_(frames) {}
+  void write(const float*, std::int64_t frames) override {
+    EXPECT_FALSE(is_lost_) << "given frames behind its end";
+    frames_left_ -= frames;
+    is_lost_ = frames_left_ < 0;
+    if (is_lost_) throw pipeline::DeviceError("the loudspeaker was pulled out");
+  }
+  void finish() override {
+    EXPECT_FALSE(is_lost_);
+    if (frames_left_ == 0) throw pipeline::DeviceError("the loudspeaker went silent");
+  }
+
+ private:
+  std::int64_t frames_left_;
+  bool is_lost_ = false;
+};
+
+TEST(Session, KeepsTheOtherSinksResultsWhenTheDeviceOfOneFails) {
+  for (const bool is_live : {true, false}) {
+    std::vector<LiveEvent> events;
+    for (std::int64_t block = 0; block < 5; ++block) events.push_back({.frames = counted_from(1 + 100 * block, 100)});
+    ScriptedSource live(std::move(events), 1000);
+    CountingSource recording(500, 1, 1);
+    Source& source = is_live ? static_cast<Source&>(live) : recording;
+    pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(20));
+    std::vector<Recording> recordings(2);
+    std::vector<std::unique_ptr<Sink>> sinks = sinks_into(recordings, 1);
+    sinks.insert(sinks.begin() + 1, std::make_unique<LostSink>(150));
+    expect_error<pipeline::DeviceError>([&] { run_session(source, pipeline, sinks, {}); },
+                                        {"the loudspeaker was pulled out"});
+    for (const Recording& kept : recordings) {
+      EXPECT_TRUE(kept.finished) << is_live;
+      EXPECT_GT(kept.samples.size(), 150U) << is_live;
+      EXPECT_EQ(kept.samples.size(), recordings[0].samples.size());
+    }
+    EXPECT_LT(recordings[0].samples.size(), 500U) << "the run ends there";
+  }
+}
+
+TEST(Session, FinishesTheOtherSinksWhenTheDeviceOfOneFailsAtTheEnd) {
+  CountingSource recording(500, 1, 1);
+  pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(20));
+  std::vector<Recording> recordings(1);
+  std::vector<std::unique_ptr<Sink>> sinks = sinks_into(recordings, 1);
+  sinks.insert(sinks.begin(), std::make_unique<LostSink>(500));
+  expect_error<pipeline::DeviceError>([&] { run_session(recording, pipeline, sinks, {}); },
+                                      {"the loudspeaker went silent"});
+  EXPECT_TRUE(recordings[0].finished);
+  EXPECT_EQ(recordings[0].samples.size(), 500U);
+}
+
 // Under ThreadSanitizer: the device's thread, the keeper's and the session's, begun and ended again and again.
 TEST(Session, StartsAndStopsOverALiveDeviceManyTimesInARow) {
   for (int i = 0; i < 30; ++i) {
@@ -724,6 +780,38 @@ TEST(Session, IsStoppedAtAnyMoment) {
     EXPECT_TRUE(recordings[0].finished);
   }
 }
+
+#ifdef HALOTAP_HAVE_SOXR
+// Likewise between two devices.
+TEST(Session, StartsAndStopsBetweenTwoLiveDevicesManyTimesInARow) {
+  for (int i = 0; i < 20; ++i) {
+    const auto microphone = std::make_shared<FakeDevice>();
+    microphone->capture = std::make_shared<Capture>(1, 4000, 64);
+    SourceInfo info;
+    info.channels = 1;
+    info.rate_hz = 4000;
+    info.is_live = true;
+    LiveSource source(info, microphone->capture, std::make_unique<DeviceKeeper>(fake_keeper(microphone)), "microphone",
+                      std::chrono::milliseconds(1));
+    const auto loudspeaker = std::make_shared<FakeDevice>();
+    loudspeaker->playback = std::make_shared<Playback>(1, 400, 8);
+    LiveSinkSpec sink;
+    sink.name = "loudspeaker";
+    std::vector<std::unique_ptr<Sink>> sinks;
+    sinks.push_back(std::make_unique<LiveSink>(
+        std::move(sink), loudspeaker->playback,
+        std::make_unique<DriftCorrector>(DriftCorrector::Spec{1, 4000, 8}, loudspeaker->playback),
+        std::make_unique<DeviceKeeper>(fake_keeper(loudspeaker))));
+    pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(3));
+    SessionSpec spec;
+    spec.max_frames = 4 * (i % 8);
+    const SessionReport report = run_session(source, pipeline, sinks, spec);
+    EXPECT_EQ(report.frames_out, 4 * (i % 8));
+    ASSERT_TRUE(report.played.at(0).has_value());
+    EXPECT_EQ(report.played[0]->frames_in, 4U * static_cast<unsigned>(i % 8));
+  }
+}
+#endif
 
 TEST(Session, RefusesToPaceALiveSource) {
   ScriptedSource source({}, 1000);

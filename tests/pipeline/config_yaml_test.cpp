@@ -18,7 +18,7 @@ constexpr const char* kWhole =
     "latency: {budget_ms: 20, on_miss: hold_last, miss_after: 2, recover_after: 5,\n"
     "          budgets_ms: {source: 12, engine: 5.5, stages: 1, sinks: 2}}\n"
     "sinks: [{uri: \"jsonl://-\"}, {uri: out.npy}]\n"
-    "record: {file: out/in.wav}\n"
+    "record: {file: out/in.wav, output: out/out.wav}\n"
     "input: {on_gap: fill, on_invalid: hold}\n"
     "realtime: {priority: 80, cpus: [1, 3], lock_memory: true}\n";
 
@@ -60,6 +60,7 @@ TEST(PipelineConfig, ReadsEveryKey) {
   EXPECT_EQ(config.latency.budgets.sinks_ms, 2);
   EXPECT_EQ(config.sink_uris, (std::vector<std::string>{"jsonl://-", "out.npy"}));
   EXPECT_EQ(config.record_file, "out/in.wav");
+  EXPECT_EQ(config.record_output_file, "out/out.wav");
   EXPECT_EQ(config.input.on_gap, OnGap::kFill);
   EXPECT_EQ(config.input.on_invalid, OnInvalid::kHold);
   EXPECT_EQ(config.realtime.priority, 80);
@@ -81,9 +82,20 @@ TEST(PipelineConfig, HasDefaults) {
   EXPECT_FALSE(config.latency.budgets.source_ms || config.latency.budgets.engine_ms ||
                config.latency.budgets.stages_ms || config.latency.budgets.sinks_ms);
   EXPECT_EQ(config.record_file, "");
+  EXPECT_EQ(config.record_output_file, "");
   EXPECT_EQ(config.input.on_gap, OnGap::kReset);
   EXPECT_EQ(config.input.on_invalid, OnInvalid::kPass);
   EXPECT_FALSE(config.realtime.asks());
+}
+
+TEST(PipelineConfig, KeepsTheInputOrTheOutputOfARun) {
+  const ScratchFolder folder;
+  const std::string file = folder.write("p.yaml", kShort);
+  EXPECT_EQ(load_pipeline_config(file, {"record.output=o.wav"}).record_output_file, "o.wav");
+  EXPECT_EQ(load_pipeline_config(file, {"record.output=o.wav"}).record_file, "");
+  EXPECT_EQ(load_pipeline_config(file, {"record.file=i.wav"}).record_file, "i.wav");
+  EXPECT_NE(refused(std::string(kShort) + "record: {}\n").find("record"), std::string::npos);
+  EXPECT_NE(refused(std::string(kShort) + "record: {}\n").find("file"), std::string::npos);
 }
 
 TEST(PipelineConfig, LeavesAbsoluteModelPathsAlone) {

@@ -181,6 +181,38 @@ TEST(Pipeline, LosesNothingBetweenAProducerAndAWorkerThread) {
   EXPECT_EQ(output, expected);
 }
 
+// A system that promises memory it does not have would end the program only later.
+TEST(Pipeline, RefusesARingAndChunksThatNoMemoryHolds) {
+  PipelineSpec spec;
+  spec.backend = Backend::kCpu;
+  spec.streams = std::int64_t{1} << 20;
+  spec.chunks.max_frames = kMaxChunkFrames;
+  try {
+    const Pipeline pipeline(lookahead_model(1), spec);
+    FAIL() << "took 32 TiB";
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find("chunk_frames and ring: chunks of 1048576 frames and a ring of 1024, 3145728 samples in and "
+                           "2097152 out a frame: expected at most "),
+              0U)
+        << message;
+    EXPECT_NE(message.find(", got 3.28e+04 GiB"), std::string::npos) << message;
+  }
+}
+
+TEST(Pipeline, SaysWhatAFrameWaitsForInIt) {
+  const Pipeline pipeline(lookahead_model(1), {.backend = Backend::kCpu, .chunks = {.max_frames = 17}});
+  ASSERT_EQ(pipeline.latency().size(), 2U);
+  EXPECT_EQ(pipeline.latency()[0].frames, 16);
+  EXPECT_EQ(pipeline.latency()[0].key.name, "chunk_frames");
+  EXPECT_EQ(pipeline.latency()[1].frames, 3);
+  EXPECT_EQ(pipeline.latency()[1].key.name, "model.file");
+  for (const LatencyTerm& term : pipeline.latency()) {
+    EXPECT_EQ(term.kind, LatencyKind::kAlgorithmic);
+    EXPECT_EQ(term.rate_hz, 1000);
+  }
+}
+
 TEST(Pipeline, RefusesASpecOutOfRange) {
   EXPECT_THROW(Pipeline(lookahead_model(1), {.chunks = {.max_frames = 0}}), ConfigError);
   EXPECT_THROW(Pipeline(lookahead_model(1), {.streams = 0}), ConfigError);

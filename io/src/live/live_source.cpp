@@ -22,14 +22,28 @@ constexpr std::chrono::duration<double> kLongestPause{0.002};
 
 }  // namespace
 
+std::chrono::nanoseconds look_pause(std::chrono::duration<double> block_time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::clamp(block_time / kLooksABlock, kShortestPause, kLongestPause));
+}
+
+pipeline::LatencyTerm ring_latency(std::chrono::duration<double> block_time) {
+  pipeline::LatencyTerm term;
+  term.place = "ring";
+  term.kind = pipeline::LatencyKind::kBuffering;
+  term.time_alone = look_pause(block_time);
+  term.is_timed = true;
+  term.note = "until it is looked into, four times a block and at least every 2 ms";
+  return term;
+}
+
 LiveSource::LiveSource(SourceInfo info, std::shared_ptr<Capture> capture, std::unique_ptr<DeviceKeeper> keeper,
                        std::string name, std::chrono::duration<double> block_time)
     : info_(std::move(info)),
       capture_(std::move(capture)),
       keeper_(std::move(keeper)),
       name_(std::move(name)),
-      pause_(std::chrono::duration_cast<std::chrono::nanoseconds>(
-          std::clamp(block_time / kLooksABlock, kShortestPause, kLongestPause))) {}
+      pause_(look_pause(block_time)) {}
 
 std::int64_t LiveSource::read(float* samples, std::int64_t frames) {
   check_rate();

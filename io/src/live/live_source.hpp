@@ -13,6 +13,11 @@
 
 namespace halotap::io {
 
+// How long frames may wait in the ring until it is looked into; `block_time` as below.
+std::chrono::nanoseconds look_pause(std::chrono::duration<double> block_time);
+// The same as a term of latency.
+pipeline::LatencyTerm ring_latency(std::chrono::duration<double> block_time);
+
 // Reads what `capture` gets from the device behind `keeper`. `block_time`: about how long a block of the device is.
 class LiveSource final : public Source {
  public:

@@ -41,7 +41,8 @@ class ResampledSource final : public Source {
     input_.resize(static_cast<std::size_t>(kPieceFrames * frame_samples_));
     output_.resize(input_.size());
     if (info_.is_live) {
-      info_.latency_frames = frames_after(info_.latency_frames) + frames_held_back();
+      info_.latency.push_back(
+          {.place = "resampler", .frames = frames_held_back(), .rate_hz = rate_hz, .key = {"uri's rate and resample"}});
     }
   }
 

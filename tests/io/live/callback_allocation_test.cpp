@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <vector>
 
@@ -95,19 +96,23 @@ TEST(Capture, NeitherAllocatesNorLocksInItsCallback) {
 }
 
 TEST(Playback, NeitherAllocatesNorLocksInItsCallback) {
-  Playback playback(2, 2000);
-  std::vector<float> block(2 * 480, 0.5F);
-  Calls calls;
-  for (int i = 0; i < 2000; ++i) {
-    if (i % 100 < 90) playback.write(block.data(), 480);
-    playback.on_block(block.data(), 480);
+  for (const std::optional<std::int64_t> reserve_frames : {std::optional<std::int64_t>(), {960}}) {
+    Playback playback(2, 2000, reserve_frames);
+    std::vector<float> block(2 * 480, 0.5F);
+    Calls calls;
+    for (int i = 0; i < 2000; ++i) {
+      if (i % 100 < 90) playback.write(block.data(), 480);
+      if (i % 300 == 299) playback.discard(100);
+      if (i % 700 == 699) playback.on_reopen();
+      playback.on_block(block.data(), 480, i * std::int64_t{10'000'000}, i % 50 == 0);
+    }
+    playback.end();
+    playback.on_block(block.data(), 480, 20'000'000'000, false);
+    calls.end();
+    EXPECT_EQ(calls.allocations, 0u);
+    EXPECT_EQ(calls.locks, 0u);
+    EXPECT_GT(playback.counters().frames_silent, 0u);
   }
-  playback.end();
-  playback.on_block(block.data(), 480);
-  calls.end();
-  EXPECT_EQ(calls.allocations, 0u);
-  EXPECT_EQ(calls.locks, 0u);
-  EXPECT_GT(playback.counters().frames_silent, 0u);
 }
 
 // A device that loses frames and delivers what is no sample, as fast as it is read.

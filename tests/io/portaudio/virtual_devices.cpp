@@ -178,4 +178,45 @@ void PulseServer::play(const std::string& wav) const { EXPECT_EQ(exit_code(spawn
 
 void PulseServer::signal(int number) const { kill(server_, number); }
 
+JackServer::JackServer() : name_("halotap_test_" + std::to_string(getpid())) {
+  if (!is_installed("jackd") || !is_installed("jack_lsp")) {
+    missing_ = "jackd2 is not installed";
+    return;
+  }
+  use_configuration(folder_, "pcm.!default { type null }\n");
+  setenv("JACK_DEFAULT_SERVER", name_.c_str(), 1);
+  start();
+}
+
+JackServer::~JackServer() {
+  end();
+  unsetenv("ALSA_CONFIG_PATH");
+  unsetenv("JACK_DEFAULT_SERVER");
+}
+
+void JackServer::start() {
+  end();
+  server_ =
+      spawn({"jackd", "--no-realtime", "-n", name_, "-d", "dummy", "-r", "48000", "-p", "256", "-C", "2", "-P", "2"});
+  for (int i = 0; i < 200; ++i) {
+    if (exit_code(spawn({"jack_lsp"})) == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  missing_ = "jackd does not start here";
+}
+
+void JackServer::end() {
+  if (server_ < 0) return;
+  kill(server_, SIGKILL);
+  waitpid(server_, nullptr, 0);
+  server_ = -1;
+  // What a killed server leaves behind in shared memory.
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    std::error_code error;
+    if (entry.path().filename().string().find(name_) != std::string::npos) std::filesystem::remove(entry.path(), error);
+  }
+}
+
+void JackServer::signal(int number) const { kill(server_, number); }
+
 }  // namespace halotap::io

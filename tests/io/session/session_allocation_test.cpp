@@ -89,7 +89,8 @@ TEST(Session, NeitherAllocatesNorLocksInItsSteadyLoop) {
     sinks.push_back(std::make_unique<SlowSink>(clock));
     std::unique_ptr<Recorder> recorder;
 #ifdef HALOTAP_TEST_RECORDER
-    recorder = std::make_unique<Recorder>(folder.file("a.wav"), source.info());
+    recorder = std::make_unique<Recorder>(RecorderSpec{folder.file("a.wav"), folder.file("b.wav")}, source.info(),
+                                          pipeline.output());
 #endif
     PublishedTelemetry telemetry;
     SessionSpec spec;

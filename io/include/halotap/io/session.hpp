@@ -36,7 +36,7 @@ struct SessionSpec {
   // Frames that were thrown away because they could not be on time, in front of the input frame of that number.
   std::function<void(std::int64_t, std::int64_t)> on_skip;
   PublishedTelemetry* telemetry = nullptr;  // what happens, for other threads to read
-  Recorder* recorder = nullptr;             // gets the input too; begun when all is checked, finished with the sinks
+  Recorder* recorder = nullptr;  // gets input and output too; begun when all is checked, finished with the sinks
   // Of the caller's thread, from the first frame to the last; then it is as it was.
   pipeline::RealtimeSpec realtime = {};
   std::function<void(const std::string&)> on_note = {};  // one line about what the system refused
@@ -54,7 +54,7 @@ struct SessionReport {
   std::int64_t frames_filled = 0;    // of frames_in: zeros in the place of missing ones
   std::int64_t frames_marked = 0;    // of frames_out: they saw a gap, or what filled it
   pipeline::InvalidSamples invalid;  // of what was read, before any was replaced
-  RecorderCounters recording;
+  RecorderReport recording;
   RealtimeGrant realtime;
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
@@ -62,6 +62,7 @@ struct SessionReport {
   pipeline::RingCounters ring;
   pipeline::EngineCounters engine;
   std::vector<pipeline::StageCounters> stages;
+  std::vector<std::optional<PlayedCounters>> played;  // of each sink that is a device
 };
 
 // Runs `source` through `pipeline` into every sink and finishes the sinks. Everything runs on the caller's thread: read
@@ -78,8 +79,8 @@ struct SessionReport {
 //   kHoldLast:     is computed, and the sinks get the last frame that was not late in place of each of its frames;
 //   kStop:         ends the session as a failed device does.
 //
-// A live source sets its own pace. When its device fails, the session ends as at a stop, finishes the sinks and then
-// throws what the source threw: hours of results are not lost with a plug.
+// A live source sets its own pace. When its device fails, or a sink's, the session ends as at a stop, finishes the
+// other sinks and then throws what source or sink threw: hours of results are not lost with a plug.
 //
 // Throws ConfigError when the source has other streams or channels than the pipeline, a speed is not positive, is given
 // for a source without a rate or where a device sets the pace, a budget where capture has no instants, or source and

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "halotap/pipeline/clock.hpp"
+#include "halotap/pipeline/latency_term.hpp"
 
 namespace halotap::io {
 
@@ -24,9 +25,9 @@ struct SourceInfo {
   std::int64_t frames = -1;                // a stream's length; -1 when not known before the end
   std::vector<std::string> channel_names;  // empty when the source names none
   Arrangement arrangement = Arrangement::kFramesChannels;
-  bool is_live = false;             // frames come as they are made, and nobody can make them wait
-  std::int64_t latency_frames = 0;  // of a live source: from an instant to its frame's delivery, as the device states
-                                    // it, with the delay of a resampler
+  bool is_live = false;  // frames come as they are made, and nobody can make them wait
+  // Of a live source: what a frame waits for from its instant until it is read. Keys lead on from `source`.
+  std::vector<pipeline::LatencyTerm> latency;
 };
 
 // Frames of a live source that are missing in front of a frame.

@@ -31,8 +31,9 @@ struct PartBudgets {
   std::optional<double> sinks_ms;
 };
 
-// How long a chunk may take, from the intended capture instant of its last input frame until every sink has taken what
-// came of it. Algorithmic latency is not in it.
+// Budgets of latency. In a pipeline file budget_ms is for a frame's whole way (ledger.hpp). A session (io/session.hpp)
+// is given what is left of it for a chunk, from the intended capture instant of its last input frame until every sink
+// has taken what came of it: algorithmic latency and what devices hold are taken off.
 struct LatencyConfig {
   std::optional<double> budget_ms;  // milliseconds, > 0, at most an hour; none: nothing is ever late
   OnMiss on_miss = OnMiss::kCount;  // needs budget_ms when it is another
@@ -54,6 +55,7 @@ struct PipelineConfig {
   std::vector<StageEntry> stages;      // 0 to 64, in the order in which they run
   std::vector<std::string> sink_uris;  // 1 to 64
   std::string record_file;             // where the input is kept; empty: nowhere
+  std::string record_output_file;      // likewise the output behind the stages
   InputPolicy input;
   RealtimeSpec realtime;
 };

@@ -10,6 +10,7 @@
 #include "halotap/kernels/annotations.hpp"
 #include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/engine.hpp"
+#include "halotap/pipeline/latency_term.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/stage.hpp"
 #include "halotap/pipeline/telemetry.hpp"
@@ -52,8 +53,8 @@ struct PipelineSpec {
 // fastest. One producer and one worker thread, which may be the same. After construction nothing allocates.
 class Pipeline {
  public:
-  // Throws what Engine::prepare throws, ConfigError for a spec out of range, and, naming the stage, what its maker and
-  // its prepare throw as ConfigError. [control]
+  // Throws what Engine::prepare throws, ConfigError for a spec out of range or a ring and chunks that do not fit in
+  // this machine's memory, and, naming the stage, what its maker and its prepare throw as ConfigError. [control]
   Pipeline(const Model& model, const PipelineSpec& spec);
   ~Pipeline();
 
@@ -87,9 +88,9 @@ class Pipeline {
   const StageFormat& output() const noexcept;
   // Frames that come out for so many frames of a whole recording. [any thread]
   std::int64_t output_frames(std::int64_t input_frames) const noexcept;
-  // Frames of input by which a result may come late: the engine's lookahead and the latency of every stage. What a
-  // frame waits for its chunk to fill is not in it. [any thread]
-  std::int64_t latency_frames() const noexcept;
+  // What a frame waits for here, in frames of the input: the rest of its chunk, the model's lookahead, every stage. All
+  // of it is algorithmic. [any thread]
+  const std::vector<LatencyTerm>& latency() const noexcept;
 
   // As its spec has it. [any thread]
   const Clock& clock() const noexcept HALOTAP_NONBLOCKING;
