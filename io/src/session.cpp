@@ -389,6 +389,11 @@ class Session {
     told.frames_dropped = report_.missing.frames_dropped;
     told.frames_lost = report_.missing.frames_lost;
     told.gaps = report_.gaps;
+    told.device_sinks = 0;
+    for (const auto& sink : sinks_) {
+      const std::optional<PlayedCounters> played = sink->played();
+      if (played && told.device_sinks++ == 0) told.played = *played;
+    }
     told.skips = report_.skips;
     for (std::size_t part = 0; part < pipeline::kLatencyParts; ++part) {
       told.latency[part] = report_.latency.figures(static_cast<pipeline::LatencyPart>(part));

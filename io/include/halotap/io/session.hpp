@@ -66,8 +66,8 @@ struct SessionReport {
 //   kHoldLast:     is computed, and the sinks get the last frame that was not late in place of each of its frames;
 //   kStop:         ends the session as a failed device does.
 //
-// A live source sets its own pace. When its device fails, or a sink's, the session ends as at a stop, finishes the other
-// sinks and then throws what source or sink threw: hours of results are not lost with a plug.
+// A live source sets its own pace. When its device fails, or a sink's, the session ends as at a stop, finishes the
+// other sinks and then throws what source or sink threw: hours of results are not lost with a plug.
 //
 // Throws ConfigError when the source has other streams or channels than the pipeline, a speed is not positive, is given
 // for a source without a rate or where a device sets the pace, a budget where capture has no instants, or source and
