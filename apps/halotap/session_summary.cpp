@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "halotap/io/endpoint.hpp"
 #include "latency_json.hpp"
 #include "message.hpp"
+#include "played_json.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -55,30 +57,12 @@ std::string text_of(const std::string& name, const pipeline::StageCounters& coun
   return text;
 }
 
-ordered_json json_of(const std::string& sink, const io::PlayedCounters& played) {
-  ordered_json json = {{"sink", sink},
-                       {"frames_in", played.frames_in},
-                       {"frames_played", played.frames_played},
-                       {"frames_dropped", played.frames_dropped},
-                       {"frames_discarded", played.frames_discarded},
-                       {"frames_silent", played.frames_silent},
-                       {"underruns", played.underruns},
-                       {"device_underruns", played.device_underruns}};
-  if (played.corrects_drift) {
-    json["drift"] = {{"correction_ppm", played.correction_ppm},
-                     {"frames_added", played.frames_added},
-                     {"frames_removed", played.frames_removed},
-                     {"samples_zeroed", played.samples_zeroed}};
-  }
-  return json;
-}
-
 std::string text_of(const io::PlayedCounters& played) {
   std::string text = "played " + std::to_string(played.frames_played) + " frames, " +
                      std::to_string(played.frames_dropped) + " dropped, " + std::to_string(played.frames_discarded) +
                      " discarded; underruns: " + std::to_string(played.underruns) + ", " +
                      std::to_string(played.device_underruns) + " of the device itself";
-  if (played.corrects_drift) {
+  if (played.corrects_drift != 0) {
     text += "; drift corrected by " + format_number(played.correction_ppm, 3) +
             " ppm: " + std::to_string(played.frames_added) + " frames added, " + std::to_string(played.frames_removed) +
             " removed";
@@ -198,8 +182,10 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   }
   json["sinks"] = summary.sinks;
   for (std::size_t i = 0; i < summary.sinks.size(); ++i) {
-    if (i < report.played.size() && report.played[i])
-      json["played"].push_back(json_of(summary.sinks[i], *report.played[i]));
+    if (i >= report.played.size() || !report.played[i]) continue;
+    ordered_json played = {{"sink", summary.sinks[i]}};
+    played.update(played_json(*report.played[i]));
+    json["played"].push_back(std::move(played));
   }
   out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << '\n';
 }

@@ -11,6 +11,7 @@
 
 #include "latency_json.hpp"
 #include "message.hpp"
+#include "played_json.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -40,6 +41,7 @@ std::string json_line(const io::SessionTelemetry& told) {
   json["frames_marked"] = told.frames_marked;
   json["samples_invalid"] = {
       {"nan", told.invalid.nan}, {"infinite", told.invalid.infinite}, {"too_large", told.invalid.too_large}};
+  if (told.device_sinks > 0) json["played"] = played_json(told.played);
   json["latency"] = latency_json(told.latency);
   json["latest_us"] = static_cast<double>(told.latest_ns) / 1e3;
   json["missing"] = told.is_missing != 0;
@@ -89,6 +91,10 @@ std::string status_line(const io::SessionTelemetry& telemetry, const StatusRepor
   if (telemetry.ring_capacity_frames > 0) {
     line += " | ring " + std::to_string(100 * telemetry.ring_frames / telemetry.ring_capacity_frames) + " %";
   }
+  if (telemetry.played.corrects_drift != 0) {
+    line += " | drift " + format_number(std::round(telemetry.played.correction_ppm)) + " ppm";
+  }
+  if (telemetry.played.underruns > 0) line += " | underruns " + std::to_string(telemetry.played.underruns);
   if (telemetry.gaps > 0) line += " | gaps " + std::to_string(telemetry.gaps);
   return line;
 }

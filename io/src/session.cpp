@@ -466,6 +466,11 @@ class Session {
     told.frames_filled = report_.frames_filled;
     told.frames_marked = report_.frames_marked;
     told.invalid = guard_.counts();
+    told.device_sinks = 0;
+    for (const auto& sink : sinks_) {
+      const std::optional<PlayedCounters> played = sink->played();
+      if (played && told.device_sinks++ == 0) told.played = *played;
+    }
     told.skips = report_.skips;
     for (std::size_t part = 0; part < pipeline::kLatencyParts; ++part) {
       told.latency[part] = report_.latency.figures(static_cast<pipeline::LatencyPart>(part));

@@ -111,7 +111,7 @@ std::optional<PlayedCounters> LiveSink::played() const {
     const DriftCounters drift = corrector_->counters();
     played.frames_in = drift.frames_in;
     played.frames_dropped += drift.frames_dropped;
-    played.corrects_drift = true;
+    played.corrects_drift = 1;
     played.frames_added = drift.frames_added;
     played.frames_removed = drift.frames_removed;
     played.samples_zeroed = drift.samples_zeroed;

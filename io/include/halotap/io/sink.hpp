@@ -44,7 +44,7 @@ struct PlayedCounters {
   std::uint64_t frames_silent = 0;     // underrun: silence in the place of frames that were not there
   std::uint64_t underruns = 0;         // how many times that began
   std::uint64_t device_underruns = 0;  // as the device tells; it may not: the system called it too late
-  bool corrects_drift = false;         // what follows is that of a sink that does
+  std::uint64_t corrects_drift = 0;    // 0 or 1; what follows is that of a sink that does
   std::uint64_t frames_added = 0;
   std::uint64_t frames_removed = 0;
   double correction_ppm = 0;         // now; above 0: frames are added

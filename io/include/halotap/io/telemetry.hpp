@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "halotap/io/sink.hpp"
 #include "halotap/pipeline/published.hpp"
 #include "halotap/pipeline/telemetry.hpp"
 
@@ -43,6 +44,9 @@ struct SessionTelemetry {
   std::int64_t is_missing = 0;   // the budget is missed for long enough that on_miss acts
   std::int64_t ring_frames = 0;  // waiting now, the chunk that is not full yet among them
   std::int64_t ring_capacity_frames = 0;
+
+  std::int64_t device_sinks = 0;  // sinks that are devices
+  PlayedCounters played;          // by the first of them
 
   Level level;                                           // of all channels and streams since the last record
   std::int64_t channels = 0;                             // in channel_levels
