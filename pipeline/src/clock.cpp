@@ -12,10 +12,10 @@ class MonotonicClock final : public Clock {
 };
 
 // Set up before main: a static inside the function would be guarded by a lock.
-const MonotonicClock the_clock;
+const MonotonicClock kClock;
 
 }  // namespace
 
-const Clock& monotonic_clock() noexcept HALOTAP_NONBLOCKING { return the_clock; }
+const Clock& monotonic_clock() noexcept HALOTAP_NONBLOCKING { return kClock; }
 
 }  // namespace halotap::pipeline

@@ -202,6 +202,24 @@ TEST_F(PulseTest, AWavPlayedInComesOutBitForBit) {
   EXPECT_EQ(std::memcmp(heard.data() + begin, sound.data(), sound.size() * sizeof(float)), 0);
 }
 
+TEST_F(PulseTest, DatesFramesOnTheMonotonicClock) {
+  const pipeline::Instant before = pipeline::monotonic_clock().now();
+  const auto source = open_source("portaudio://pulse", request(2, 48000));
+  EXPECT_FALSE(source->capture_time());
+  std::vector<float> block(2 * 480);
+  std::int64_t frames = 0;
+  EXPECT_TRUE(comes_true([&] {
+    const std::int64_t got = source->read(block.data(), 480);
+    frames += got;
+    if (got > 0) {
+      EXPECT_GT(*source->capture_time(), before);
+      // The reader's line in time may be off by 50 us.
+      EXPECT_LE(*source->capture_time(), pipeline::monotonic_clock().now() + std::chrono::milliseconds(1));
+    }
+    return frames > 9600;
+  }));
+}
+
 // What the source says of its device, from a thread of its own.
 class Notes {
  public:

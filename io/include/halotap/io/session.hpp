@@ -24,8 +24,8 @@
 namespace halotap::io {
 
 struct SessionSpec {
-  std::optional<double> speed;                    // 1.0: as fast as the frames were made; none: as fast as possible
-  std::int64_t max_frames = -1;                   // stop after this many input frames a stream; -1: at the source's end
+  std::optional<double> speed;   // 1.0: as fast as the frames were made; none: as fast as possible
+  std::int64_t max_frames = -1;  // end after this many frames of a stream, skipped ones too; -1: with the source
   const std::atomic<bool>* stop = nullptr;        // set from anywhere (a signal handler too): end cleanly now
   std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
   // What becomes of gaps and invalid samples; gaps of more frames than these are not filled.
@@ -76,7 +76,7 @@ struct SessionReport {
 // from there, and `latency` is kept to. While chunks are late for long enough (MissWatch), every late one
 //   kSkipToLatest: has what waits in the source and cannot be on time any more thrown away; the stream begins again as
 //                  behind a gap, in the recorder's next file too;
-//   kHoldLast:     is computed, and the sinks get the last frame that was not late in place of each of its frames;
+//   kHoldLast:     is computed; in place of each of its frames the sinks get the last one that they got as it was;
 //   kStop:         ends the session as a failed device does.
 //
 // A live source sets its own pace. When its device fails, or a sink's, the session ends as at a stop, finishes the
