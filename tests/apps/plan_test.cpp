@@ -85,6 +85,12 @@ TEST_F(Plan, AddsUpEveryWaitAndKeepsTheKindsApart) {
   EXPECT_EQ(folder_.entries(), files + 1) << "nothing is written besides the test's own file";
 }
 
+TEST_F(Plan, OpensNoFileToWriteTo) {
+  const Outcome outcome =
+      run_halotap({"plan", pipeline_file(), "--set", "sinks.0.uri=" + folder_.file("no_such_folder/y.npy")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+}
+
 // `run` states what the plan counted on.
 TEST_F(Plan, HasTheAlgorithmicLatencyOfTheRunsSummary) {
   const std::string file = pipeline_file("stages: [{type: decimate, factor: 4}]\n");
