@@ -14,9 +14,9 @@ namespace halotap::apps {
 
 struct SessionSummary {
   std::int64_t streams = 1;
-  double rate_hz = 0;             // > 0
-  std::int64_t chunk_frames = 0;  // the longest chunk; 0: offline
-  bool is_live = false;           // its source
+  double rate_hz = 0;                                                 // > 0
+  std::int64_t chunk_frames = 0;                                      // the longest chunk; 0: offline
+  bool is_live = false;                                               // its source
   std::optional<pipeline::LatencyConfig> run_latency = std::nullopt;  // of `run`
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::vector<std::string> stages;  // names, one for each of the report's counters

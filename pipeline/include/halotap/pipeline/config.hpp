@@ -29,9 +29,9 @@ struct PartBudgets {
   std::optional<double> sinks_ms;
 };
 
-// Budgets of latency. In a pipeline file budget_ms is for a frame's whole way (ledger.hpp). A session (io/session.hpp) is
-// given what is left of it for a chunk, from the intended capture instant of its last input frame until every sink has
-// taken what came of it: algorithmic latency and what devices hold are taken off.
+// Budgets of latency. In a pipeline file budget_ms is for a frame's whole way (ledger.hpp). A session (io/session.hpp)
+// is given what is left of it for a chunk, from the intended capture instant of its last input frame until every sink
+// has taken what came of it: algorithmic latency and what devices hold are taken off.
 struct LatencyConfig {
   std::optional<double> budget_ms;  // milliseconds, > 0, at most an hour; none: nothing is ever late
   OnMiss on_miss = OnMiss::kCount;  // needs budget_ms when it is another
