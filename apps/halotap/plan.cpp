@@ -48,11 +48,9 @@ struct Plan {
 
 double ms_of(std::chrono::duration<double> time) { return time.count() * 1e3; }
 
-// What `open` opens with its device, or, where that cannot be, without it. An address that is wrong is so with any
-// device, and is refused before one is asked.
+// What `open` opens with its device, or, where that cannot be, without it.
 template <typename Open>
 auto open_or_note(const Open& open, std::vector<std::string>& notes) {
-  open(false);
   try {
     return open(true);
   } catch (const pipeline::DeviceError& error) {

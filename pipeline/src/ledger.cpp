@@ -39,17 +39,21 @@ std::optional<double> greatest_value(const LatencyTerm& term, Seconds allowed) {
   return std::floor(value * steps_a_unit + 1e-6) / steps_a_unit;
 }
 
-std::vector<LatencyTerm> longest_first(std::vector<LatencyTerm> terms) {
-  std::stable_sort(terms.begin(), terms.end(),
-                   [](const LatencyTerm& a, const LatencyTerm& b) { return a.time() > b.time(); });
-  return terms;
+// Of terms that are as long, the one that comes first.
+std::vector<const LatencyTerm*> longest_first(const std::vector<LatencyTerm>& terms) {
+  std::vector<const LatencyTerm*> sorted;
+  for (const LatencyTerm& term : terms) sorted.push_back(&term);
+  std::sort(sorted.begin(), sorted.end(), [](const LatencyTerm* a, const LatencyTerm* b) {
+    return a->time() != b->time() ? a->time() > b->time() : a < b;
+  });
+  return sorted;
 }
 
 // What to change so that all terms together fit `budget`, which they do not.
 Misfit over_budget(const LatencyLedger& ledger, Seconds budget) {
   const Seconds total = ledger.total();
-  const std::vector<LatencyTerm> terms = longest_first(ledger.terms());
-  const LatencyTerm& longest = terms.front();
+  const std::vector<const LatencyTerm*> terms = longest_first(ledger.terms());
+  const LatencyTerm& longest = *terms.front();
   Misfit misfit{"does not fit " + ms_of(budget) + ": ", longest.place, longest.key.name, std::nullopt};
   if (longest.time() > budget) {
     misfit.text += longest.place + " alone is " + ms_of(longest.time());
@@ -58,7 +62,8 @@ Misfit over_budget(const LatencyLedger& ledger, Seconds budget) {
   }
   std::string enough;
   std::string keys;
-  for (const LatencyTerm& term : terms) {
+  for (const LatencyTerm* const pointer : terms) {
+    const LatencyTerm& term = *pointer;
     if (term.time() <= Seconds(0) || term.key.name.empty()) continue;
     keys += (keys.empty() ? "" : ", ") + term.key.name + " (" + term.place + ", " + ms_of(term.time()) + ")";
     const Seconds allowed = budget - (total - term.time());

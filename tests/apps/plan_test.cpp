@@ -85,6 +85,12 @@ TEST_F(Plan, AddsUpEveryWaitAndKeepsTheKindsApart) {
   EXPECT_EQ(folder_.entries(), files + 1) << "nothing is written besides the test's own file";
 }
 
+TEST_F(Plan, OpensNoFileToWriteTo) {
+  const Outcome outcome =
+      run_halotap({"plan", pipeline_file(), "--set", "sinks.0.uri=" + folder_.file("no_such_folder/y.npy")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+}
+
 // `run` states what the plan counted on.
 TEST_F(Plan, HasTheAlgorithmicLatencyOfTheRunsSummary) {
   const std::string file = pipeline_file("stages: [{type: decimate, factor: 4}]\n");
@@ -134,21 +140,25 @@ TEST_F(Plan, TakesThirtyTwoChannelsAt96Kilohertz) {
 TEST_F(Plan, PlansWithWhatTheAddressStatesWhereThereIsNoDevice) {
   have_alsa("pcm.card { type hw card 31 hint.show on }\n");
   const std::string file = pipeline_file("latency: {budget_ms: 3600000}\n");
+  const std::string model = "model.file=" + model_file(1, "48000");
   for (const int block : {1, 17, 4096}) {
-    const Outcome outcome =
-        run_halotap({"plan", file, "--json", "--set", "model.file=" + model_file(1, "48000"), "--set",
-                     "chunk_frames=4096", "--set", "source.uri=portaudio://default?block=" + std::to_string(block),
-                     "--set", "sinks.0.uri=portaudio://default?block=" + std::to_string(block)});
-    if (has_no_sound_devices(outcome)) GTEST_SKIP() << "this build has no PortAudio";
-    ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << outcome.err;
-    const auto plan = outcome.json();
-    ASSERT_EQ(plan["notes"].size(), 2U);
-    EXPECT_NE(plan["notes"][0].get<std::string>().find("planned with what the address states"), std::string::npos);
-    EXPECT_EQ(term(plan, "device")["frames"], block);
-    EXPECT_EQ(term(plan, "device")["key"], "source.uri's block");
-    EXPECT_EQ(term(plan, "sink 0 (device)")["frames"], block);
-    EXPECT_GT(term(plan, "ring")["ms"], 0);
+    const std::string address = "portaudio://default?block=" + std::to_string(block);
+    for (const std::string end : {"source", "sinks.0"}) {
+      const Outcome outcome = run_halotap(
+          {"plan", file, "--json", "--set", model, "--set", "chunk_frames=4096", "--set", end + ".uri=" + address});
+      if (has_no_sound_devices(outcome)) GTEST_SKIP() << "this build has no PortAudio";
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+      EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+      const auto plan = outcome.json();
+      ASSERT_EQ(plan["notes"].size(), 1U);
+      EXPECT_NE(plan["notes"][0].get<std::string>().find("planned with what the address states"), std::string::npos);
+      const nlohmann::json& device = term(plan, end == "source" ? "device" : "sink 0 (device)");
+      EXPECT_EQ(device["frames"], block);
+      EXPECT_EQ(device["key"], end + ".uri's block");
+      if (end == "source") {
+        EXPECT_GT(term(plan, "ring")["ms"], 0);
+      }
+    }
   }
 }
 

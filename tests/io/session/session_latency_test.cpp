@@ -386,8 +386,9 @@ TEST_F(SessionLatency, HoldsFramesAroundTheEventsOfALateChunk) {
 TEST_F(SessionLatency, StopsWithAllThatWasComputedWritten) {
   spec_.latency.on_miss = OnMiss::kStop;
   stall_once(300ms);
-  expect_error<pipeline::BudgetError>([&] { run_live(); }, {"latency.on_miss: stop", "in front of frame 40",
-                                                            "2 chunks on end", "budget of 45 ms", "290 ms"});
+  expect_error<pipeline::BudgetError>([&] { run_live(); },
+                                      {"latency.on_miss: stop", "in front of frame 40", "2 chunks on end",
+                                       "45 ms that are left of the budget", "290 ms"});
   EXPECT_TRUE(recording_.finished);
   EXPECT_EQ(recording_.samples, counted(40));
 }

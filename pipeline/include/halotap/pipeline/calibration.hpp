@@ -20,7 +20,8 @@ struct Calibration {
 
 // Runs noise (uniform from -0.5 to 0.5, finite) through `pipeline` for `limit` of its clock, and one chunk at least.
 // Its streams are as new afterwards, its counters are not: a pipeline is calibrated instead of being run, or as one of
-// its own. Chunks follow each other without a pause, so caches are warm: one that comes after a wait takes longer.
+// its own. The thread rests after each chunk, or after as many as make a millisecond of frames, for at least as long as
+// they took, but for less than it waits in a run, where caches are colder.
 // Throws DeviceError when the device stops computing. [control]
 Calibration calibrate(Pipeline& pipeline, std::chrono::nanoseconds limit);
 
