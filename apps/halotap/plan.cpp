@@ -205,8 +205,9 @@ void print_text(const Plan& plan) {
   } else {
     std::cout << "none: latency.budget_ms is not given\n";
   }
-  std::cout << "pace         " << plan.chunk_frames << (plan.chunk_frames == 1 ? " frame" : " frames") << " arrive in "
-            << ms_text(period) << ", computed in " << ms_text(plan.compute.chunk) << '\n'
+  std::cout << "pace         " << plan.chunk_frames
+            << (plan.chunk_frames == 1 ? " frame arrives in " : " frames arrive in ") << ms_text(period)
+            << ", computed in " << ms_text(plan.compute.chunk) << '\n'
             << "device       " << plan.device << ", " << pipeline::to_string(plan.precision) << '\n';
 }
 

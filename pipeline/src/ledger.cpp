@@ -174,9 +174,10 @@ std::vector<Misfit> misfits(const LatencyLedger& ledger, const LatencyConfig& co
   check_time(compute->stages, config.budgets.stages_ms, "stages", "stages");
   const Seconds period(static_cast<double>(chunk_frames) / ledger.rate_hz());
   if (compute->chunk >= period) {
-    found.push_back({"cannot keep up: a chunk of " + std::to_string(chunk_frames) + " frames takes " +
-                         ms_of(compute->chunk) + " (" + term.note + "), and its frames arrive in " + ms_of(period) +
-                         "; " + term.key.name + ", or a longer chunk where short ones cost more a frame",
+    found.push_back({"cannot keep up: a chunk of " + std::to_string(chunk_frames) +
+                         (chunk_frames == 1 ? " frame takes " : " frames takes ") + ms_of(compute->chunk) + " (" +
+                         term.note + "), and arrives in " + ms_of(period) + "; " + term.key.name +
+                         ", or a longer chunk where short ones cost more a frame",
                      term.place, term.key.name, std::nullopt});
   }
   return found;

@@ -121,7 +121,7 @@ TEST_F(Plan, RefusesAModelThatCannotKeepUp) {
   const Outcome outcome = run_halotap({"plan", file, "--set", "model.file=" + model_file(1, "1e9"), "--set",
                                        "chunk_frames=1", "--set", "source.uri=synth://noise?frames=10"});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.err.find("cannot keep up: a chunk of 1 frames takes"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("cannot keep up: a chunk of 1 frame takes"), std::string::npos) << outcome.err;
 }
 
 TEST_F(Plan, TakesThirtyTwoChannelsAt96Kilohertz) {

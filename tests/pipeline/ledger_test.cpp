@@ -151,7 +151,7 @@ TEST(Misfits, SayThatAChunkIsComputedMoreSlowlyThanItArrives) {
     const std::vector<Misfit> found = misfits(ledger, config, 240, taking(microseconds(5000)));
     ASSERT_EQ(found.size(), 1U);
     EXPECT_EQ(found[0].text,
-              "cannot keep up: a chunk of 240 frames takes 5 ms (p99.9 of 1204 chunks), and its frames arrive in 5 ms; "
+              "cannot keep up: a chunk of 240 frames takes 5 ms (p99.9 of 1204 chunks), and arrives in 5 ms; "
               "model.file, model.backend, or a longer chunk where short ones cost more a frame");
     EXPECT_EQ(found[0].place, "compute");
   }
