@@ -82,6 +82,7 @@ void VariableResampler::change(double correction, std::int64_t over_frames) {
 
 VariableResampler::Made VariableResampler::process(const float* samples, std::int64_t frames) {
   constexpr std::int64_t kSlackFrames = 16;  // for rounding
+  if (frames == 0) return {};                // libsoxr may take it for the end
   const auto channels = static_cast<std::size_t>(impl_->channels);
   const auto room =
       static_cast<std::size_t>(std::ceil(static_cast<double>(frames) * (1 + kMostCorrection))) + kSlackFrames;

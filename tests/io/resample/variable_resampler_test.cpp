@@ -84,6 +84,18 @@ TEST(VariableResampler, GivesAFrameAsLateAsItStates) {
   }
 }
 
+TEST(VariableResampler, TakesNoFramesForNoEnd) {
+  const std::vector<float> in(4800, 0.5F);
+  VariableResampler resampler(1);
+  VariableResampler other(1);
+  EXPECT_EQ(resampler.process(in.data(), 0).frames, 0);
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<float> out = through(resampler, in, 1, 480, [](std::int64_t) {});
+    EXPECT_EQ(out, through(other, in, 1, 480, [](std::int64_t) {})) << i;
+    EXPECT_EQ(resampler.process(nullptr, 0).frames, 0);
+  }
+}
+
 TEST(VariableResampler, KeepsATonePureWhileTheRateChanges) {
   constexpr double kHz = 997;
   std::vector<float> in;
