@@ -162,6 +162,30 @@ TEST_F(Plan, PlansWithWhatTheAddressStatesWhereThereIsNoDevice) {
   }
 }
 
+TEST_F(Plan, HasTheReserveAndTheResamplerOfALoudspeakerOnAnotherClock) {
+  have_alsa("pcm.card { type hw card 31 hint.show on }\n");
+  const Outcome outcome =
+      run_halotap({"plan", pipeline_file("latency: {budget_ms: 3600000}\n"), "--json", "--set",
+                   "model.file=" + model_file(1, "48000"), "--set", "source.uri=portaudio://default", "--set",
+                   "sinks.0.uri=portaudio://default?drift=correct&reserve_ms=20&block=64"});
+  if (has_no_sound_devices(outcome)) GTEST_SKIP() << "this build has no PortAudio";
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto plan = outcome.json();
+  EXPECT_EQ(term(plan, "sink 0 (device)")["frames"], 64);
+  EXPECT_EQ(term(plan, "sink 0 (playback)")["frames"], 960);
+  EXPECT_EQ(term(plan, "sink 0 (playback)")["key"], "sinks.0.uri's reserve_ms");
+  EXPECT_GT(term(plan, "sink 0 (resampler)")["frames"], 0);
+}
+
+TEST_F(Plan, RefusesTwoClocksThatNothingCorrects) {
+  const Outcome outcome =
+      run_halotap({"plan", pipeline_file(), "--set", "source.uri=portaudio://default", "--set",
+                   "sinks.0.uri=portaudio://default", "--set", "model.file=" + model_file(1, "48000")});
+  if (has_no_sound_devices(outcome)) GTEST_SKIP() << "this build has no PortAudio";
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("drift=correct"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Plan, AsksADeviceThatIsThereForItsLatency) {
   have_alsa("pcm.!default { type null }\n");
   const Outcome outcome = run_halotap({"plan", pipeline_file("latency: {budget_ms: 3600000}\n"), "--json", "--set",

@@ -96,8 +96,8 @@ class JackServer {
  private:
   void end();
 
+  int lock_ = -1;  // held while it is there: one server at a time, whoever else runs tests
   test::ScratchFolder folder_;
-  std::string name_;
   std::string missing_;
   pid_t server_ = -1;
 };
