@@ -45,9 +45,12 @@ void Playback::on_block(float* samples, std::int64_t frames, std::int64_t now_ns
     lead_in_ = reserve_.value_or(0);
   }
   if (ended) lead_in_ = 0;
-  const std::int64_t lead_in = is_leading_in_ ? std::min(frames, lead_in_) : 0;
+  std::int64_t lead_in = is_leading_in_ ? std::min(frames, lead_in_) : 0;
   lead_in_ -= lead_in;
-  if (is_leading_in_ && lead_in_ == 0) {
+  // A device that starts may take many blocks at once: then the time has not passed, and the reserve is not there.
+  const bool has_reserve = ended || readable >= reserve_.value_or(0);
+  if (is_leading_in_ && lead_in_ == 0 && !has_reserve) lead_in = frames;
+  if (is_leading_in_ && lead_in_ == 0 && has_reserve) {
     is_leading_in_ = false;
     is_playing_ = true;
     ++counters_.beginnings;

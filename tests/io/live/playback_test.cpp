@@ -77,6 +77,14 @@ TEST(Playback, BeginsAReserveAfterTheFirstFrameOfALiveSource) {
   EXPECT_EQ(playback.counters().frames_silent, 0U) << "nothing was due before";
 }
 
+TEST(Playback, WaitsForTheReserveOfADeviceThatTakesManyBlocksAtOnce) {
+  Playback playback(1, 100, 20);
+  playback.write(counted(1, 5).data(), 5);
+  for (int block = 0; block < 8; ++block) EXPECT_EQ(block_of(playback, 1, 10), std::vector<float>(10, 0.0F));
+  playback.write(counted(6, 15).data(), 15);
+  EXPECT_EQ(block_of(playback, 1, 10), counted(1, 10));
+}
+
 TEST(Playback, BeginsLikewiseBehindAnUnderrunOfALiveSource) {
   Playback playback(1, 100, 10);
   playback.write(counted(1, 14).data(), 14);
