@@ -12,8 +12,8 @@ build=(build-essential cmake ninja-build pkg-config python3
   libsndfile1-dev libsoxr-dev libzip-dev libcairo2-dev portaudio19-dev fonts-dejavu-core libgtest-dev)
 # Both bring recordings under /usr/share/sounds.
 demo=(alsa-utils sound-theme-freedesktop)
-# The tests' sound server; without it they skip what needs one. Takes the place of pipewire-alsa: not for a desktop.
-sound=(pulseaudio pulseaudio-utils libasound2-plugins)
+# The tests' sound servers; without one they skip what needs it. Take the place of pipewire-alsa: not for a desktop.
+sound=(pulseaudio pulseaudio-utils libasound2-plugins jackd2)
 # The environment that other runtimes are installed in.
 peers=(python3-venv)
 # The version is fixed where its findings or its formatting would differ from one to the next.

@@ -12,7 +12,7 @@ namespace halotap::apps {
 // What a caller of the program can rely on.
 enum class ExitCode : int {
   kDone = 0,          // also when the user stopped it
-  kCheckFailed = 1,   // a comparison was made and did not hold
+  kCheckFailed = 1,   // a comparison was made and did not hold, or a latency budget was missed where that ends a run
   kBadInput = 2,      // usage, configuration or data
   kDeviceFailed = 3,  // a device or backend is missing or failed
 };

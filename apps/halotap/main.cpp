@@ -20,6 +20,7 @@
 #include "inspect.hpp"
 #include "interrupt.hpp"
 #include "message.hpp"
+#include "plan.hpp"
 #include "replay.hpp"
 #include "run.hpp"
 #include "verify.hpp"
@@ -71,6 +72,7 @@ ExitCode run_command_line(int argc, char** argv) {
   add_verify(app, chosen);
   add_inspect(app, chosen);
   add_run(app, chosen);
+  add_plan(app, chosen);
   add_bench(app, chosen);
   add_devices(app, chosen);
   try {
@@ -106,6 +108,9 @@ int main(int argc, char** argv) {
   } catch (const halotap::pipeline::DeviceError& error) {
     say(error.what());
     code = ExitCode::kDeviceFailed;
+  } catch (const halotap::pipeline::BudgetError& error) {
+    say(error.what());
+    code = ExitCode::kCheckFailed;
   } catch (const std::bad_alloc&) {
     say("out of memory");
   } catch (const std::length_error&) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "halotap/io/endpoint.hpp"
+#include "halotap/io/session_ledger.hpp"
 #include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "option_values.hpp"
@@ -98,7 +99,6 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
   processed.report.engine = engine.counters();
   processed.device = engine.device();
   processed.lookahead_frames = engine.lookahead_frames();
-  processed.latency_frames = engine.latency_frames();
   return processed;
 }
 
@@ -121,11 +121,13 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
   const auto& sinks = open_sinks({info.streams, output.channels, output.rate_hz,
                                   info.frames < 0 ? info.frames : pipeline.output_frames(info.frames),
                                   output.channel_names, info.arrangement, pipeline.has_events()});
+  io::SessionSpec session = spec;
+  session.input = subject.input;
   Processed processed;
-  processed.report = io::run_session(source, pipeline, sinks, spec);
+  processed.report = io::run_session(source, pipeline, sinks, session);
   processed.device = pipeline.engine().device();
   processed.lookahead_frames = pipeline.engine().lookahead_frames();
-  processed.latency_frames = pipeline.latency_frames();
+  processed.ledger = io::session_ledger(info, pipeline, sinks, spec.speed.has_value());
   return processed;
 }
 
@@ -194,6 +196,7 @@ Subject load_subject(ProcessingOptions& options) {
     if (!options.is_given("--chunk")) options.chunks = {.max_frames = config.chunk_frames};
     options.model_file = config.model_file.string();
     subject.stages = config.stages;
+    subject.input = config.input;
     subject.files.push_back(options.pipeline_file);
   }
   if (options.model_file.empty()) throw pipeline::ConfigError("expected --model or --pipeline, got neither");

@@ -12,6 +12,8 @@
 #include "halotap/io/sink.hpp"
 #include "halotap/io/source.hpp"
 #include "halotap/pipeline/engine.hpp"
+#include "halotap/pipeline/input_policy.hpp"
+#include "halotap/pipeline/ledger.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 
@@ -43,6 +45,7 @@ std::string describe_schemes();
 struct Subject {
   pipeline::Model model;
   std::vector<pipeline::StageEntry> stages;
+  pipeline::InputPolicy input;     // of which only invalid samples matter here
   std::vector<std::string> files;  // what it was read from, so that no output overwrites it
 };
 
@@ -57,7 +60,7 @@ struct Processed {
   io::SessionReport report;
   std::string device;
   std::int64_t lookahead_frames = 0;
-  std::int64_t latency_frames = 0;  // lookahead and stages, in input frames
+  pipeline::LatencyLedger ledger;  // empty when offline
 };
 
 // Opens the sinks of a recording once it is known what will be written; they stay the caller's.

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iostream>
 
 #include "message.hpp"
 
@@ -21,11 +20,7 @@ ProgressBar::ProgressBar(std::int64_t frames, double rate_hz)
       terminal_(isatty(STDERR_FILENO) != 0),
       started_(std::chrono::steady_clock::now()) {}
 
-ProgressBar::~ProgressBar() {
-  if (drawn_width_ == 0) return;
-  // Spaces and not an escape sequence: they work on every terminal.
-  std::cerr << '\r' << std::string(drawn_width_, ' ') << '\r' << std::flush;
-}
+ProgressBar::~ProgressBar() { show_status({}); }
 
 void ProgressBar::update(std::int64_t frames_done) {
   if (!terminal_ || std::chrono::steady_clock::now() - started_ < kPatience) return;
@@ -38,13 +33,7 @@ void ProgressBar::update(std::int64_t frames_done) {
   }
   line += std::to_string(frames_done) + " frames";
   if (rate_hz_ > 0) line += ", " + format_number(static_cast<double>(frames_done) / rate_hz_, 4) + " s";
-  draw(line);
-}
-
-void ProgressBar::draw(const std::string& line) {
-  const std::size_t width = std::max(drawn_width_, line.size());
-  std::cerr << '\r' << line << std::string(width - line.size(), ' ') << std::flush;
-  drawn_width_ = width;
+  show_status(line);
 }
 
 }  // namespace halotap::apps

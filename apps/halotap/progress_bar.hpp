@@ -2,9 +2,7 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace halotap::apps {
 
@@ -21,13 +19,10 @@ class ProgressBar {
   void update(std::int64_t frames_done);
 
  private:
-  void draw(const std::string& line);
-
   std::int64_t frames_;
   double rate_hz_;
   bool terminal_;
   std::chrono::steady_clock::time_point started_;
-  std::size_t drawn_width_ = 0;
 };
 
 }  // namespace halotap::apps

@@ -1,25 +1,32 @@
 #include "run.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
-#include <cmath>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "halotap/io/endpoint.hpp"
 #include "halotap/io/recorder.hpp"
 #include "halotap/io/session.hpp"
+#include "halotap/io/session_ledger.hpp"
 #include "halotap/pipeline/config.hpp"
+#include "halotap/pipeline/ledger.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 #include "interrupt.hpp"
 #include "message.hpp"
 #include "option_values.hpp"
+#include "plan.hpp"
 #include "processing.hpp"
-#include "progress_bar.hpp"
 #include "session_summary.hpp"
+#include "setup.hpp"
+#include "status_reporter.hpp"
 
 namespace halotap::apps {
 namespace {
@@ -28,32 +35,44 @@ struct RunOptions {
   std::string pipeline_file;
   std::optional<std::chrono::duration<double>> duration;
   std::vector<std::string> overrides;
+  bool force = false;
   bool json = false;
 };
 
-// `seconds` in frames, at least 1, held below what the conversion to a whole number can take.
-std::int64_t frames_in(double seconds, double rate_hz) {
-  return static_cast<std::int64_t>(std::clamp(std::ceil(seconds * rate_hz), 1.0, 1e15));
-}
-
 // A machine without a microphone can still run the pipeline.
-std::unique_ptr<io::Source> open_source(const pipeline::PipelineConfig& config, const pipeline::Model& model) {
-  io::SourceRequest request{model.stack->in_channels(), model.input_channels, model.frame_rate_hz};
-  request.ring_capacity_ms = config.ring_capacity_ms;
-  request.on_note = [](const std::string& note) { say(note); };
+std::unique_ptr<io::Source> open_input(const pipeline::PipelineConfig& config, const pipeline::Model& model) {
   try {
-    return io::open_source(config.source_uri, request);
+    return open_source(config, model);
   } catch (const pipeline::DeviceError& error) {
     throw pipeline::DeviceError(std::string(error.what()) + "; to run a recording instead: --set source.uri=FILE.wav");
   }
 }
 
-std::string describe_gap(const io::Gap& gap, std::int64_t frame) {
-  std::string text = "gap in front of frame " + std::to_string(frame) + ":";
+// Whether the run may begin: with a budget that it cannot keep to only when forced.
+bool may_begin(const RunOptions& options, const std::vector<pipeline::Misfit>& misfits) {
+  if (misfits.empty()) return true;
+  const std::string text = options.pipeline_file + ": " + misfits.front().text;
+  say(options.force ? text + "; run all the same, for --force" : text + "; --force runs it all the same");
+  return options.force;
+}
+
+std::string describe_gap(const io::HandledGap& handled) {
+  const io::Gap& gap = handled.gap;
+  std::string text = "gap in front of frame " + std::to_string(handled.at_frame) + ":";
   if (gap.frames_lost > 0) text += " about " + std::to_string(gap.frames_lost) + " frames never came;";
   if (gap.frames_dropped > 0) text += " " + std::to_string(gap.frames_dropped) + " frames dropped, the ring was full;";
   if (gap.is_reopening) text += " the device was opened anew;";
-  return text + " the stream begins again";
+  if (handled.action == pipeline::OnGap::kReset) return text + " the stream begins again";
+  const bool filled = handled.action == pipeline::OnGap::kFill;
+  if (filled) text += " filled with " + std::to_string(handled.frames_filled) + " frames of zeros;";
+  if (handled.frames == 0) return text + " reaches no output frame";
+  return text + " reaches output frames " + std::to_string(handled.first_frame) + " to " +
+         std::to_string(handled.first_frame + handled.frames - 1);
+}
+
+std::string describe_skip(std::int64_t skipped, std::int64_t frame) {
+  return "late: skipped " + std::to_string(skipped) + " frames in front of frame " + std::to_string(frame) +
+         "; the stream begins again";
 }
 
 ExitCode run(const RunOptions& options) {
@@ -62,63 +81,84 @@ ExitCode run(const RunOptions& options) {
   const pipeline::Model model = pipeline::load_model(config.model_file);
   std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
   for (const auto& file : model.files) inputs.push_back(file.string());
-  io::refuse_overwriting(inputs, config.sink_uris, config.record_file);
+  const io::RecorderSpec kept{config.record_file, config.record_output_file};
+  std::vector<std::string> recordings;
+  for (const std::string& file : {kept.input, kept.output}) {
+    if (!file.empty()) recordings.push_back(file);
+  }
+  io::refuse_overwriting(inputs, config.sink_uris, recordings);
 
-  const std::unique_ptr<io::Source> source = open_source(config, model);
+  // Before the device delivers: a device's source is one stream.
+  std::optional<pipeline::ComputeTime> compute;
+  const bool from_device = io::is_device_source(config.source_uri);
+  if (config.latency.budget_ms && from_device) compute = try_out(config, model, 1);
+  const std::unique_ptr<io::Source> source = open_input(config, model);
   const io::SourceInfo& info = source->info();
+  if (config.latency.budget_ms && !from_device) compute = try_out(config, model, info.streams);
 
   io::SessionSpec spec;
   spec.stop = stop;
-  spec.on_gap = [](const io::Gap& gap, std::int64_t frame) { say(describe_gap(gap, frame)); };
+  spec.input = config.input;
+  spec.max_fill_frames = frames_in(config.ring_capacity_ms / 1e3, info.rate_hz);
+  spec.realtime = config.realtime;
+  spec.on_note = [](const std::string& note) { say(note); };
+  spec.on_gap = [](const io::HandledGap& gap) { say(describe_gap(gap)); };
+  spec.on_skip = [](std::int64_t skipped, std::int64_t frame) { say(describe_skip(skipped, frame)); };
+  spec.latency = config.latency;
+  io::PublishedTelemetry telemetry;
+  spec.telemetry = &telemetry;
   std::int64_t frames = info.frames;
   if (options.duration) {
     spec.max_frames = frames_in(options.duration->count(), info.rate_hz);
     frames = frames < 0 ? spec.max_frames : std::min(frames, spec.max_frames);
   }
 
-  pipeline::PipelineSpec pipeline_spec;
-  pipeline_spec.backend = config.backend;
-  pipeline_spec.precision = config.precision;
-  pipeline_spec.streams = info.streams;
-  pipeline_spec.chunks.max_frames = config.chunk_frames;
-  pipeline_spec.ring_capacity_frames = frames_in(config.ring_capacity_ms / 1e3, info.rate_hz);
-  pipeline_spec.stages = config.stages;
-  pipeline::Pipeline pipeline(model, pipeline_spec);
+  pipeline::Pipeline pipeline(model, pipeline_spec(config, info.streams, info.rate_hz));
 
   std::unique_ptr<io::Recorder> recorder;
-  if (!config.record_file.empty()) recorder = std::make_unique<io::Recorder>(config.record_file, info);
+  if (!recordings.empty()) recorder = std::make_unique<io::Recorder>(kept, info, pipeline.output());
   spec.recorder = recorder.get();
 
-  const pipeline::StageFormat& output = pipeline.output();
-  const std::int64_t output_frames = frames < 0 ? frames : pipeline.output_frames(frames);
-  io::SinkSpec sink_spec{info.streams,         output.channels,  output.rate_hz,       output_frames,
-                         output.channel_names, info.arrangement, pipeline.has_events()};
-  sink_spec.stop = stop;
-  sink_spec.on_note = [](const std::string& note) { say(note); };
+  io::SinkSpec output = sink_spec(pipeline, info, frames);
+  output.stop = stop;
   std::vector<std::unique_ptr<io::Sink>> sinks;
   for (const std::string& sink : config.sink_uris) {
-    sinks.push_back(io::open_sink(sink, sink_spec));
+    sinks.push_back(io::open_sink(sink, output));
   }
-  const bool device_sets_pace =
-      info.is_live || std::any_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->sets_pace(); });
-  if (!device_sets_pace) spec.speed = 1.0;
+  const bool paced = needs_pace(info, sinks);
+  if (paced) spec.speed = 1.0;
+
+  pipeline::LatencyLedger ledger = io::session_ledger(info, pipeline, sinks, paced);
+  if (compute) {
+    spec.latency.budget_ms = ledger.timed_budget_ms(*config.latency.budget_ms);
+    pipeline::LatencyLedger tried = ledger;
+    tried.add(pipeline::measured_term(*compute));
+    const auto misfits = pipeline::misfits(tried, config.latency, config.chunk_frames, compute);
+    if (!may_begin(options, misfits)) return ExitCode::kCheckFailed;
+  }
 
   SessionSummary summary;
   {
-    ProgressBar bar(frames, info.rate_hz);
-    spec.on_progress = [&bar](std::int64_t frames_done) { bar.update(frames_done); };
+    const bool output_taken = std::any_of(config.sink_uris.begin(), config.sink_uris.end(), io::is_standard_output);
+    StatusReporterSpec status{frames, info.rate_hz, config.latency.budget_ms};
+    // Results that go to a terminal would be mixed up with a status line on it.
+    status.shows_line = isatty(STDERR_FILENO) != 0 && !(output_taken && isatty(STDOUT_FILENO) != 0);
+    if (options.json) status.json = output_taken ? &std::cerr : &std::cout;
+    const StatusReporter reporter(telemetry, status);
     summary.processed.report = io::run_session(*source, pipeline, sinks, spec);
   }
   summary.processed.device = pipeline.engine().device();
   summary.processed.lookahead_frames = pipeline.engine().lookahead_frames();
-  summary.processed.latency_frames = pipeline.latency_frames();
+  summary.processed.ledger = std::move(ledger);
   for (const pipeline::StageEntry& stage : config.stages) summary.stages.push_back(stage.name);
   summary.streams = info.streams;
   summary.rate_hz = info.rate_hz;
-  if (info.is_live) summary.source_latency_frames = info.latency_frames;
+  summary.run_latency = config.latency;
+  summary.is_live = info.is_live;
   summary.chunk_frames = config.chunk_frames;
   summary.precision = config.precision;
   summary.sinks = config.sink_uris;
+  summary.asks_realtime = config.realtime.asks();
   report_session(summary, options.json);
   return ExitCode::kDone;
 }
@@ -135,7 +175,8 @@ void add_run(CLI::App& app, Command& chosen) {
   command->add_option("--set", options->overrides, "Replace a value of the file: dotted key=value; repeatable")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  command->add_flag("--json", options->json, "Print the summary as one JSON object");
+  command->add_flag("--force", options->force, "Run although the file's latency budget cannot be kept");
+  command->add_flag("--json", options->json, "Print a JSON object a second on what happens, and the summary as one");
   command->footer(
       "Frames are delivered at the model's frame rate; results go through the file's stages to its sinks. Ctrl-C ends\n"
       "the run: what was computed is flushed and written.\n"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "processing.hpp"
 
@@ -13,18 +14,21 @@ namespace halotap::apps {
 
 struct SessionSummary {
   std::int64_t streams = 1;
-  double rate_hz = 0;                                                // > 0
-  std::int64_t chunk_frames = 0;                                     // the longest chunk; 0: offline
-  std::optional<std::int64_t> source_latency_frames = std::nullopt;  // of a live source
+  double rate_hz = 0;                                                 // > 0
+  std::int64_t chunk_frames = 0;                                      // the longest chunk; 0: offline
+  bool is_live = false;                                               // its source
+  std::optional<pipeline::LatencyConfig> run_latency = std::nullopt;  // of `run`
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::vector<std::string> stages;  // names, one for each of the report's counters
   std::vector<std::string> sinks;   // addresses
+  bool asks_realtime = false;       // for a priority, processors or locked memory
   Processed processed;
 };
 
 // Prints aligned lines, or one JSON object on one line: to standard output, or to standard error when a sink writes to
 // standard output. Algorithmic latency (frames that have to arrive first) and measured latency (time the computation
-// takes) stand apart. Says so when the user stopped the session.
+// takes) stand apart. Of `run` the JSON object has "line":
+// "summary". Says so when the user stopped the session.
 void report_session(const SessionSummary& summary, bool json);
 
 }  // namespace halotap::apps

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "portaudio/port_audio.hpp"
+#include "realtime/thread_name.hpp"
 #endif
 
 namespace halotap::io {
@@ -25,6 +26,7 @@ AudioDevices list_audio_devices() {
   std::future<AudioDevices> answer = promise.get_future();
   // On a thread of its own, which is left behind when a device or a sound server never answers.
   std::thread([answered = std::move(promise)]() mutable {
+    name_this_thread("halotap-devices");
     try {
       answered.set_value(PortAudio().devices());
     } catch (const pipeline::DeviceError& error) {

@@ -60,6 +60,7 @@ struct Endpoint {
   std::string_view options;          // all that it has, for messages
   bool is_file = true;               // the path names a file
   bool takes_standard_file = false;  // the path may be "-"
+  bool is_device = false;
 };
 
 #ifdef HALOTAP_HAVE_SNDFILE
@@ -111,7 +112,7 @@ constexpr std::array kSources = {
                          "rate, channels, streams, frames, seconds, seed, amplitude, hz, from_hz, to_hz, resample",
                          false},
     Endpoint<OpenSource>{"portaudio", kOpenDeviceSource, kNoDevices,
-                         "rate, channels, block, latency, reconnect, resample", false},
+                         "rate, channels, block, latency, reconnect, resample", false, false, true},
 };
 
 constexpr std::array kSinks = {
@@ -120,7 +121,8 @@ constexpr std::array kSinks = {
     Endpoint<OpenSink>{"csv", open_csv_sink, "", "delimiter", true, true},
     Endpoint<OpenSink>{"jsonl", kOpenJsonlSink, kNoJson, "lines", true, true},
     Endpoint<OpenSink>{"wav", kOpenAudioSink, kNoAudio, ""},
-    Endpoint<OpenSink>{"portaudio", kOpenDeviceSink, kNoDevices, "block, latency, reconnect", false},
+    Endpoint<OpenSink>{"portaudio", kOpenDeviceSink, kNoDevices, "block, latency, reconnect, drift, reserve_ms", false,
+                       false, true},
     Endpoint<OpenSink>{"png", kOpenPngSink, kNoPictures, ""},
 };
 
@@ -157,7 +159,7 @@ const Endpoint<Open>& find(const std::array<Endpoint<Open>, kCount>& endpoints, 
   }
   if (!found->open) throw ConfigError(address.text() + ": this build has no " + std::string(found->library));
   if (found->is_file && address.path().empty()) throw ConfigError(address.text() + ": expected a path behind ://");
-  if (address.path() == "-" && !found->takes_standard_file) {
+  if (found->is_file && address.path() == "-" && !found->takes_standard_file) {
     throw ConfigError(address.text() + ": expected a file; " + address.scheme() +
                       " does not go through standard input or output");
   }
@@ -208,8 +210,9 @@ std::vector<std::int64_t> indices_by_name(const std::vector<std::string>& wanted
                   "?channels=... chooses and orders them by hand");
 }
 
+// `chooses`: the option `channels` chooses among those that are there; else it says how many there are to be.
 std::unique_ptr<Source> with_channels(std::unique_ptr<Source> source, const SourceRequest& request,
-                                      const std::optional<std::vector<std::string>>& selection,
+                                      const std::optional<std::vector<std::string>>& selection, bool chooses,
                                       const Address& address) {
   const SourceInfo& info = source->info();
   if (selection) {
@@ -222,7 +225,8 @@ std::unique_ptr<Source> with_channels(std::unique_ptr<Source> source, const Sour
   const std::int64_t channels = source->info().channels;
   if (request.channels > 0 && channels != request.channels) {
     throw DataError(address.text() + ": channels: expected " + std::to_string(request.channels) +
-                    ", as the model takes, got " + std::to_string(channels) + "; ?channels=... chooses them");
+                    ", as the model takes, got " + std::to_string(channels) +
+                    (chooses ? "; ?channels=... chooses them" : "; ?channels=" + std::to_string(request.channels)));
   }
   return source;
 }
@@ -289,7 +293,7 @@ std::unique_ptr<Source> open_source(const std::string& text, const SourceRequest
   const std::optional<std::vector<std::string>> selection = address.take_list("channels");
   const bool resample = address.take_bool("resample").value_or(false);
   address.require_all_options_taken(endpoint.options);
-  source = with_channels(std::move(source), request, selection, address);
+  source = with_channels(std::move(source), request, selection, endpoint.is_file, address);
   return with_rate(std::move(source), request, resample, address);
 }
 
@@ -302,19 +306,18 @@ std::unique_ptr<Sink> open_sink(const std::string& text, const SinkSpec& spec) {
 }
 
 void refuse_overwriting(const std::vector<std::string>& inputs, std::vector<std::string> outputs,
-                        const std::string& recording) {
-  const auto refuse_numbered = [&](const std::vector<std::string>& addresses) {
-    for (const std::string& address : addresses) {
-      const std::optional<std::filesystem::path> file = file_of(address);
-      if (file && is_numbered(resolved(recording).string(), resolved(*file).string())) {
-        throw ConfigError(address + ": a gap would let the recording " + recording + " go on in this file");
+                        const std::vector<std::string>& recordings) {
+  for (const std::string& recording : recordings) outputs.push_back(file_address("wav", recording));
+  for (const std::string& recording : recordings) {
+    const std::string first = resolved(recording).string();
+    for (const std::vector<std::string>* addresses : {&inputs, &std::as_const(outputs)}) {
+      for (const std::string& address : *addresses) {
+        const std::optional<std::filesystem::path> file = file_of(address);
+        if (file && is_numbered(first, resolved(*file).string())) {
+          throw ConfigError(address + ": a gap would let the recording " + recording + " go on in this file");
+        }
       }
     }
-  };
-  if (!recording.empty()) {
-    refuse_numbered(inputs);
-    refuse_numbered(outputs);
-    outputs.push_back(file_address("wav", recording));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::optional<std::filesystem::path> output = file_of(outputs[i]);
@@ -346,6 +349,9 @@ std::string file_address(const std::string& scheme, const std::string& path) {
   }
   return address;
 }
+
+bool is_device_source(const std::string& address) { return find(kSources, Address(address), "source").is_device; }
+bool is_device_sink(const std::string& address) { return find(kSinks, Address(address), "sink").is_device; }
 
 bool is_standard_output(const std::string& address) { return Address(address).path() == "-"; }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <cstdio>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "chunker.hpp"
 #include "halotap/pipeline/published.hpp"
 #include "halotap/pipeline/ring.hpp"
+#include "memory.hpp"
 #include "stage_chain.hpp"
 
 namespace halotap::pipeline {
@@ -24,13 +27,45 @@ void require_range(const char* field, std::int64_t value, std::int64_t most) {
   }
 }
 
-const PipelineSpec& checked(const PipelineSpec& spec, const Model& model) {
+std::string gib_text(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g GiB", bytes / (1 << 30));
+  return text;
+}
+
+// What the ring, a chunk and its results take; the engine's state and the stages' results are refused by themselves.
+void require_memory(const PipelineSpec& spec, const Model& model) {
+  const auto streams = static_cast<double>(spec.streams);
+  const double in = streams * static_cast<double>(model.stack->in_channels());
+  const double out = streams * static_cast<double>(model.stack->out_channels());
+  const auto chunk = static_cast<double>(spec.chunks.max_frames);
+  const double ring = std::max(static_cast<double>(spec.ring_capacity_frames), chunk);
+  const double results = std::max(chunk, static_cast<double>(model.stack->lookahead_frames()));
+  const double bytes = sizeof(float) * ((ring + chunk) * in + results * out);
+  if (bytes <= memory_bytes()) return;
+  throw ConfigError("chunk_frames and ring: chunks of " + std::to_string(spec.chunks.max_frames) +
+                    " frames and a ring of " + std::to_string(spec.ring_capacity_frames) + ", " +
+                    std::to_string(spec.streams * model.stack->in_channels()) + " samples in and " +
+                    std::to_string(spec.streams * model.stack->out_channels()) + " out a frame: expected at most " +
+                    gib_text(memory_bytes()) + ", as this machine has, got " + gib_text(bytes));
+}
+
+void check(const PipelineSpec& spec, const Model& model) {
   if (!model.stack) throw ConfigError("model: expected one with a stack, got one without");
   require_range("chunk_frames", spec.chunks.max_frames, kMaxChunkFrames);
   require_range("streams", spec.streams, std::int64_t{1} << 20);
   const std::int64_t frame_samples = spec.streams * model.stack->in_channels();
   require_range("ring capacity in frames", spec.ring_capacity_frames, kMaxRingSamples / frame_samples);
-  return spec;
+  require_memory(spec, model);
+}
+
+LatencyTerm waiting(const char* place, std::int64_t frames, double rate_hz, const LatencyKey& key) {
+  LatencyTerm term;
+  term.place = place;
+  term.frames = frames;
+  term.rate_hz = rate_hz;
+  term.key = key;
+  return term;
 }
 
 }  // namespace
@@ -43,7 +78,8 @@ struct Pipeline::Impl {
   };
 
   Impl(const Model& model, const PipelineSpec& spec)
-      : streams(spec.streams),
+      : clock(spec.clock != nullptr ? *spec.clock : monotonic_clock()),
+        streams(spec.streams),
         in_channels(model.stack->in_channels()),
         out_channels(model.stack->out_channels()),
         ring(streams * in_channels, std::max(spec.ring_capacity_frames, spec.chunks.max_frames)),
@@ -61,6 +97,10 @@ struct Pipeline::Impl {
     output.resize(static_cast<std::size_t>(flush_room * streams * out_channels));
     stages.emplace(StageFormat{streams, out_channels, model.frame_rate_hz, model.output_channels}, spec.stages,
                    flush_room);
+    // A chunk's first frame waits for the others.
+    latency.push_back(waiting("chunk", spec.chunks.max_frames - 1, model.frame_rate_hz, {"chunk_frames", 1, 1}));
+    latency.push_back(waiting("lookahead", engine.lookahead_frames(), model.frame_rate_hz, {"model.file"}));
+    latency.insert(latency.end(), stages->latency().begin(), stages->latency().end());
   }
 
   void open(StreamId& id) {
@@ -73,6 +113,7 @@ struct Pipeline::Impl {
   }
 
   Step process(std::int64_t frames) noexcept {
+    const Instant begun = clock.now();
     ring.pop(input.data(), frames);
     frames_taken.store(frames_taken.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(frames),
                        std::memory_order_release);  // pairs with ring_counters: what was taken had been offered
@@ -83,12 +124,14 @@ struct Pipeline::Impl {
     // Every entry is well formed by construction, and all streams advance together.
     const Status status = engine.process(chunks);
     assert(status == Status::kOk || status == Status::kDeviceFailed);
-    return behind_stages({frames, status == Status::kOk ? chunks.front().frames_emitted : 0, output.data(), status, {}},
-                         false);
+    Step step{frames, status == Status::kOk ? chunks.front().frames_emitted : 0, output.data(), status, {}};
+    step.begun = begun;
+    return behind_stages(step, false);
   }
 
   Step flush() noexcept {
     Step step{0, 0, output.data(), Status::kOk, {}};
+    step.begun = clock.now();
     for (std::int64_t s = 0; s < streams && step.status == Status::kOk; ++s) {
       step.status = engine.flush(ids[static_cast<std::size_t>(s)], output_of(s), step.frames_out);
       assert(step.status == Status::kOk || step.status == Status::kDeviceFailed);
@@ -98,13 +141,20 @@ struct Pipeline::Impl {
 
   // The step as it is behind the stages, which are to end the recording too or not.
   Step behind_stages(Step step, bool finish) noexcept {
+    step.computed = clock.now();
+    step.staged = step.computed;
     if (stages->size() == 0 || step.status != Status::kOk) return step;
     stages->begin();
     stages->feed(step.samples, step.frames_out);
     if (finish) stages->finish();
-    return {step.frames_in, stages->frames(), stages->samples(), step.status, stages->events()};
+    step.staged = clock.now();
+    step.frames_out = stages->frames();
+    step.samples = stages->samples();
+    step.events = stages->events();
+    return step;
   }
 
+  const Clock& clock;
   const std::int64_t streams;
   const std::int64_t in_channels;
   const std::int64_t out_channels;
@@ -118,14 +168,22 @@ struct Pipeline::Impl {
   std::vector<float> output;    // [flush_room, streams, out_channels]
 
   std::optional<StageChain> stages;  // made last
+  std::vector<LatencyTerm> latency;
 
   Published<Offered> published;
   Offered offered;                             // the producer's own copy
   std::atomic<std::uint64_t> frames_taken{0};  // written by the worker
 };
 
-Pipeline::Pipeline(const Model& model, const PipelineSpec& spec)
-    : impl_(std::make_unique<Impl>(model, checked(spec, model))) {}
+Pipeline::Pipeline(const Model& model, const PipelineSpec& spec) {
+  check(spec, model);
+  try {
+    impl_ = std::make_unique<Impl>(model, spec);
+  } catch (const std::bad_alloc&) {
+    throw ConfigError("the ring and chunks of " + std::to_string(spec.chunks.max_frames) +
+                      " frames do not fit in memory");
+  }
+}
 Pipeline::~Pipeline() = default;
 
 std::int64_t Pipeline::push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {
@@ -141,6 +199,10 @@ std::int64_t Pipeline::push(const float* samples, std::int64_t frames) noexcept 
 }
 
 std::int64_t Pipeline::writable_frames() const noexcept HALOTAP_NONBLOCKING { return impl_->ring.writable_frames(); }
+
+std::int64_t Pipeline::missing_frames() const noexcept HALOTAP_NONBLOCKING {
+  return std::max<std::int64_t>(impl_->chunker.next_frames() - impl_->ring.readable_frames(), 0);
+}
 
 Pipeline::Step Pipeline::step() noexcept HALOTAP_NONBLOCKING {
   const std::int64_t frames = impl_->chunker.next_frames();
@@ -160,10 +222,9 @@ const StageFormat& Pipeline::output() const noexcept { return impl_->stages->out
 std::int64_t Pipeline::output_frames(std::int64_t input_frames) const noexcept {
   return impl_->stages->output_frames(input_frames);
 }
-std::int64_t Pipeline::latency_frames() const noexcept {
-  return impl_->engine.latency_frames() + impl_->stages->latency_frames();
-}
+const std::vector<LatencyTerm>& Pipeline::latency() const noexcept { return impl_->latency; }
 
+const Clock& Pipeline::clock() const noexcept HALOTAP_NONBLOCKING { return impl_->clock; }
 const Engine& Pipeline::engine() const noexcept { return impl_->engine; }
 
 RingCounters Pipeline::ring_counters() const noexcept {

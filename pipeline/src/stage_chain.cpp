@@ -6,6 +6,7 @@
 #include <string>
 
 #include "halotap/pipeline/errors.hpp"
+#include "memory.hpp"
 
 namespace halotap::pipeline {
 namespace {
@@ -40,6 +41,24 @@ void check(const StageOutput& output, std::int64_t merged) {
                       " frames and 0 events a frame or more, got " + std::to_string(output.latency_frames) + " and " +
                       std::to_string(output.events_a_frame));
   }
+  if (output.latency_key.step_frames < 1 || output.latency_key.step_frames > kMaxLatencyFrames / merged) {
+    throw ConfigError("expected a latency key with steps of 1 to " + std::to_string(kMaxLatencyFrames / merged) +
+                      " frames, got " + std::to_string(output.latency_key.step_frames));
+  }
+}
+
+// In frames of the engine, `merged` of which are one in front of the stage.
+LatencyTerm latency_of(const StageEntry& entry, std::size_t number, const StageOutput& output, std::int64_t merged,
+                       double rate_hz) {
+  LatencyTerm term;
+  term.place = "stage " + std::to_string(number) + (entry.name.empty() ? "" : " (" + entry.name + ")");
+  term.part = LatencyPart::kStages;
+  term.frames = output.latency_frames * merged;
+  term.rate_hz = rate_hz;
+  term.key = output.latency_key;
+  term.key.step_frames *= merged;
+  if (!term.key.name.empty()) term.key.name = "stages." + std::to_string(number) + "." + term.key.name;
+  return term;
 }
 
 }  // namespace
@@ -59,7 +78,7 @@ StageChain::StageChain(const StageFormat& input, const std::vector<StageEntry>& 
       link.input = output_;
       const StageOutput output = link.stage->prepare(link.input);
       check(output, merged);
-      latency_frames_ += output.latency_frames * merged;
+      latency_.push_back(latency_of(entries[number], number, output, merged, input.rate_hz));
       merged *= output.frames_merged;
       events_a_frame += output.events_a_frame;
       link.frames_merged = output.frames_merged;
@@ -67,7 +86,9 @@ StageChain::StageChain(const StageFormat& input, const std::vector<StageEntry>& 
                  output.channel_names};
       link.result.resize(static_cast<std::size_t>(output_.frame_samples()));
     }
-    if (static_cast<double>(max_frames) * static_cast<double>(events_a_frame) > kMaxEvents) throw std::bad_alloc();
+    const auto most = static_cast<double>(max_frames);
+    if (most * static_cast<double>(events_a_frame) > kMaxEvents) throw std::bad_alloc();
+    if (most * static_cast<double>(output_.frame_samples()) * sizeof(float) > memory_bytes()) throw std::bad_alloc();
     results_.resize(static_cast<std::size_t>(max_frames * output_.frame_samples()));
     events_ = EventList(max_frames * events_a_frame);
     has_events_ = events_a_frame > 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "halotap/kernels/annotations.hpp"
+#include "halotap/pipeline/latency_term.hpp"
 #include "halotap/pipeline/published.hpp"
 #include "halotap/pipeline/stage.hpp"
 #include "halotap/pipeline/telemetry.hpp"
@@ -26,8 +27,8 @@ class StageChain {
   // What comes out of the last stage, and of all of them for so many frames of a whole recording. [any thread]
   const StageFormat& output() const noexcept { return output_; }
   std::int64_t output_frames(std::int64_t input_frames) const noexcept;
-  // Of all stages, in frames of the engine. [any thread]
-  std::int64_t latency_frames() const noexcept { return latency_frames_; }
+  // A term a stage, in frames of the engine. [any thread]
+  const std::vector<LatencyTerm>& latency() const noexcept { return latency_; }
   StageCounters counters(std::size_t stage) const noexcept { return links_[stage].published.load(); }
 
   // Starts a step: what the last one gave is gone.
@@ -63,7 +64,7 @@ class StageChain {
   StageFormat output_;
   std::vector<Link> links_;
   std::int64_t max_frames_;
-  std::int64_t latency_frames_ = 0;
+  std::vector<LatencyTerm> latency_;
   bool has_events_ = false;
   EventList events_;
   std::uint64_t events_dropped_ = 0;  // that a stage was charged with

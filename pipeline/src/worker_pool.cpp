@@ -58,6 +58,7 @@ WorkerPool::WorkerPool(std::int64_t threads, const std::vector<int>& cpus) {
     threads_.reserve(static_cast<std::size_t>(threads));
     for (std::int64_t worker = 1; worker <= threads; ++worker) {
       threads_.emplace_back([this, worker] { work(worker); });
+      pthread_setname_np(threads_.back().native_handle(), "halotap-engine");
       if (!cpus.empty()) pin(threads_.back(), cpus[static_cast<std::size_t>(worker - 1)]);
     }
   } catch (const std::system_error& error) {

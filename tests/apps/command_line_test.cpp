@@ -28,14 +28,14 @@ TEST(CommandLine, TellsItsVersionCommitAndCompiler) {
 TEST(CommandLine, HelpNamesEveryCommandAndTheExitCodes) {
   const Outcome outcome = run_halotap({"--help"});
   EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* word : {"replay", "verify", "inspect", "bench", "run", "Exit codes"}) {
+  for (const char* word : {"replay", "verify", "inspect", "bench", "run", "plan", "Exit codes"}) {
     EXPECT_NE(outcome.out.find(word), std::string::npos) << word;
   }
 }
 
 TEST(CommandLine, HelpOfEveryCommandHasAnExample) {
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
-           {"replay"}, {"verify"}, {"inspect"}, {"run"}, {"bench"}, {"bench", "block"}, {"bench", "stack"}}) {
+           {"replay"}, {"verify"}, {"inspect"}, {"run"}, {"plan"}, {"bench"}, {"bench", "block"}, {"bench", "stack"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");
     const Outcome outcome = run_halotap(arguments);

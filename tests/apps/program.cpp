@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 
 namespace halotap::apps {
@@ -50,6 +51,16 @@ nlohmann::json Outcome::json() const {
   EXPECT_TRUE(parsed.is_object()) << "standard output: " << out << "\nstandard error: " << err;
   EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 1);
   return parsed.is_object() ? parsed : nlohmann::json::object();
+}
+
+std::vector<nlohmann::json> Outcome::json_lines(const std::string& text) {
+  std::vector<nlohmann::json> objects;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    objects.push_back(nlohmann::json::parse(line, nullptr, false));
+    EXPECT_TRUE(objects.back().is_object()) << line;
+  }
+  return objects;
 }
 
 bool has_terminals() {

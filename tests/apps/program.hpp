@@ -20,6 +20,8 @@ struct Outcome {
 
   // Standard output as one JSON object; fails the test when it is not.
   nlohmann::json json() const;
+  // The same of every line of a text.
+  static std::vector<nlohmann::json> json_lines(const std::string& text);
 };
 
 struct Surroundings {

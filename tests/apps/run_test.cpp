@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <thread>
 
@@ -15,6 +16,34 @@
 
 namespace halotap::apps {
 namespace {
+
+// The last line: a run of more than a second has others before it.
+nlohmann::json summary_of(const Outcome& outcome) {
+  const std::vector<nlohmann::json> lines = Outcome::json_lines(outcome.out);
+  EXPECT_FALSE(lines.empty()) << outcome.err;
+  const nlohmann::json summary = lines.empty() ? nlohmann::json::object() : lines.back();
+  EXPECT_EQ(summary.value("line", ""), "summary");
+  return summary;
+}
+
+// What a terminal shows in the end of what was written to it: its rows.
+std::vector<std::string> screen_of(const std::string& text) {
+  std::vector<std::string> rows(1);
+  std::size_t column = 0;
+  for (const char c : text) {
+    if (c == '\n') {
+      rows.emplace_back();
+      column = 0;
+    } else if (c == '\r') {
+      column = 0;
+    } else {
+      rows.back().resize(std::max(rows.back().size(), column + 1), ' ');
+      rows.back()[column++] = c;
+    }
+  }
+  for (std::string& row : rows) row.erase(row.find_last_not_of(' ') + 1);
+  return rows;
+}
 
 class Run : public testing::Test {
  protected:
@@ -33,7 +62,7 @@ TEST_F(Run, EndsAfterTheDurationAskedFor) {
   const Outcome outcome = run_halotap(
       {"run", pipeline_file(folder_.file("y.npy")), "--duration", "250ms", "--set", "chunk_frames=8", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const auto result = outcome.json();
+  const auto result = summary_of(outcome);
   EXPECT_EQ(result["frames"], 50);  // at 200 Hz
   EXPECT_EQ(result["chunk_frames"], 8);
   EXPECT_GE(result["elapsed_s"], 0.24);
@@ -66,7 +95,7 @@ TEST_F(Run, SendsResultsThroughTheStagesOfTheFile) {
   ASSERT_EQ(frames.size(), 13u);
   EXPECT_EQ(frames[3]["time_s"], 0.06);
 
-  const auto result = outcome.json();
+  const auto result = summary_of(outcome);
   EXPECT_EQ(result["frames"], 50);
   EXPECT_EQ(result["frames_out"], 13);
   EXPECT_EQ(result["stage_latency_frames"], 3 + 4);
@@ -76,6 +105,67 @@ TEST_F(Run, SendsResultsThroughTheStagesOfTheFile) {
   EXPECT_EQ(result["stages"][1]["type"], "decimate");
   EXPECT_EQ(result["stages"][1]["frames_merged"], 37);
   EXPECT_EQ(result["stages"][2]["events"], events.size());
+}
+
+// As 16-bit samples read as float are, and worse.
+TEST_F(Run, ReplacesInvalidSamplesAsTheFileSaysAndCountsThem) {
+  const ArrayFile clean = read_array(golden("stack_causal", "x.npy"));
+  const std::int64_t channels = clean.shape[1];
+  const std::int64_t frames = 40;
+  ArrayFile input{"<f4", {frames, channels}, {}};
+  for (std::int64_t i = 0; i < frames * channels; ++i) input.values.push_back(std::sin(static_cast<double>(i)));
+  ArrayFile held = input;
+  const auto sample = [channels](std::int64_t frame) { return static_cast<std::size_t>(frame * channels + 1); };
+  input.values[sample(10)] = NAN;
+  input.values[sample(11)] = 3e38;
+  input.values[sample(30)] = -INFINITY;
+  held.values[sample(10)] = held.values[sample(11)] = held.values[sample(9)];
+  held.values[sample(30)] = held.values[sample(29)];
+  write_array(folder_.file("x.npy"), input);
+  write_array(folder_.file("held.npy"), held);
+  const std::string file =
+      folder_.write("p.yaml", "format: halotap-pipeline/1\nsource: {uri: \"" + folder_.file("x.npy") +
+                                  "\"}\nmodel: {file: " + golden("stack_causal", "model.yaml") +
+                                  "}\ninput: {on_invalid: hold}\nsinks: [{uri: \"" + folder_.file("y.npy") + "\"}]\n");
+  const Outcome live = run_halotap({"run", file, "--json"});
+  ASSERT_EQ(live.exit_code, 0) << live.err;
+  EXPECT_EQ(live.json()["samples_invalid"], nlohmann::json({{"nan", 1}, {"infinite", 1}, {"too_large", 1}}));
+
+  const Outcome replayed = run_halotap(
+      {"replay", "--pipeline", file, "--input", folder_.file("x.npy"), "--output", folder_.file("replayed.npy")});
+  ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+  EXPECT_NE(replayed.out.find("invalid    samples: 1 NaN, 1 infinite, 1 above 1e30"), std::string::npos)
+      << replayed.out;
+  ASSERT_EQ(run_halotap({"replay", "--model", golden("stack_causal", "model.yaml"), "--input", folder_.file("held.npy"),
+                         "--output", folder_.file("expected.npy")})
+                .exit_code,
+            0);
+  const std::string expected = test::ScratchFolder::content(folder_.file("expected.npy"));
+  EXPECT_EQ(test::ScratchFolder::content(folder_.file("y.npy")), expected);
+  EXPECT_EQ(test::ScratchFolder::content(folder_.file("replayed.npy")), expected);
+}
+
+// At a rate that no sound has, through a stage that makes one frame of two.
+TEST_F(Run, KeepsInputAndOutputThatAReplayConfirms) {
+  const std::string in = folder_.file("in.wav");
+  const std::string out = folder_.file("out.wav");
+  const std::string file = folder_.write(
+      "kept.yaml", "format: halotap-pipeline/1\nsource: {uri: \"synth://noise?seconds=3600\"}\nmodel: {file: " +
+                       golden("stack_mixed", "model.yaml") +
+                       "}\nchunk_frames: 16\nstages: [{type: decimate, factor: 2}]\nsinks: [{uri: \"" +
+                       folder_.file("y.npy") + "\"}]\nrecord: {file: " + in + ", output: " + out + "}\n");
+  const Outcome run = run_halotap({"run", file, "--duration", "250ms", "--json"});
+  if (run.err.find("this build has no audio") != std::string::npos) GTEST_SKIP() << run.err;
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto kept = run.json();
+  EXPECT_EQ(kept["recording"]["frames"], 50);
+  EXPECT_EQ(kept["recording_output"]["frames"], 25);
+  EXPECT_EQ(kept["recording_output"]["files"], std::vector<std::string>{out});
+
+  const Outcome verified =
+      run_halotap({"verify", "--pipeline", file, "--input", in, "--expect", out, "--abs", "0", "--json"});
+  ASSERT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_EQ(verified.json()["max_abs"], 0);
 }
 
 TEST_F(Run, NamesTheStageThatAsksForAChannelThatIsNotThere) {
@@ -129,26 +219,99 @@ TEST_F(Run, EndsALiveSourceCleanlyAtASignal) {
       {"run", file, "--json", "--set", "source.uri=portaudio://default?rate=48000&resample=true"}, surroundings);
   if (outcome.err.find("this build has no") != std::string::npos) GTEST_SKIP() << "this build has no PortAudio";
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  const auto result = outcome.json();
+  const auto result = summary_of(outcome);
   EXPECT_TRUE(result["stopped"]);
   EXPECT_EQ(result["frames"], result["frames_out"]);
   EXPECT_GT(result["source_latency_frames"], 0);
   EXPECT_EQ(read_array(folder_.file("y.npy")).shape[0], result["frames"]);
 }
 
-TEST_F(Run, ShowsProgressOnATerminalAndErasesIt) {
+TEST_F(Run, ShowsItsStatusOnATerminalAndErasesIt) {
   if (!has_terminals()) GTEST_SKIP() << "this system lends no pseudo-terminals";
   Surroundings terminal;
   terminal.terminal = true;
-  const std::vector<std::string> arguments{"run", pipeline_file(folder_.file("y.npy")), "--duration", "1s"};
+  const std::vector<std::string> arguments{
+      "run", pipeline_file(folder_.file("y.npy")), "--duration", "1s", "--set", "latency.budget_ms=1000"};
   const Outcome outcome = run_halotap(arguments, terminal);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_NE(outcome.err.find(" frames, "), std::string::npos) << outcome.err;
-  const std::size_t erased = outcome.err.rfind('\r', outcome.err.size() - 2);
-  ASSERT_NE(erased, std::string::npos);
-  EXPECT_EQ(outcome.err.substr(erased).find_first_not_of(" \r"), std::string::npos);
+  for (const char* part : {" of 1 s | ", " dB [", "| p50 ", ", p99 ", ", 0 late"}) {
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << part << " in " << outcome.err;
+  }
+  EXPECT_EQ(screen_of(outcome.err), std::vector<std::string>{""});
 
   EXPECT_EQ(run_halotap(arguments).err, "");
+}
+
+// A device that delivers as fast as it is read overflows the ring again and again: a message each time.
+TEST_F(Run, KeepsEveryMessageWholeBesideItsStatus) {
+  if (!has_terminals()) GTEST_SKIP() << "this system lends no pseudo-terminals";
+  setenv("ALSA_CONFIG_PATH", folder_.write("asound.conf", "pcm.!default { type null }\n").c_str(), 1);
+  setenv("JACK_NO_START_SERVER", "1", 1);
+  const std::string file = pipeline_file(folder_.file("y.npy"));
+  Surroundings surroundings;
+  surroundings.terminal = true;
+  surroundings.meanwhile = [](pid_t program) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    kill(program, SIGTERM);
+  };
+  const Outcome outcome = run_halotap(
+      {"run", file, "--set", "source.uri=portaudio://default?rate=48000&resample=true", "--set", "ring.capacity_ms=20"},
+      surroundings);
+  if (outcome.err.find("this build has no") != std::string::npos) GTEST_SKIP() << "this build has no PortAudio";
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::vector<std::string> rows = screen_of(outcome.err);
+  EXPECT_EQ(rows.back(), "");
+  rows.pop_back();
+  EXPECT_GE(rows.size(), 2u);
+  for (const std::string& row : rows) EXPECT_EQ(row.find("halotap: "), 0u) << row;
+}
+
+TEST_F(Run, TellsOfItselfEverySecondInJson) {
+  const Outcome outcome = run_halotap({"run", pipeline_file(folder_.file("y.npy")), "--duration", "1200ms", "--json",
+                                       "--set", "latency.budget_ms=10000"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  const std::vector<nlohmann::json> lines = Outcome::json_lines(outcome.out);
+  ASSERT_GE(lines.size(), 2u);
+  const nlohmann::json& status = lines.front();
+  EXPECT_EQ(status["line"], "status");
+  EXPECT_GT(status["frames"], 100);  // of 240
+  EXPECT_EQ(status["threads"], nlohmann::json::array({"halotap-session", "halotap-status"}));
+  EXPECT_NEAR(status["level"]["peak"].get<double>(), 0.5, 0.1);  // of noise within ±0.5
+  EXPECT_NEAR(status["level"]["rms"].get<double>(), 0.29, 0.1);
+  EXPECT_EQ(status["channel_levels"].size(), 8u);
+  EXPECT_GT(status["latency"]["whole"]["chunks"], 5);
+  EXPECT_EQ(status["latency"]["whole"]["misses"], 0);
+  EXPECT_FALSE(status["missing"]);
+  const nlohmann::json& summary = lines.back();
+  EXPECT_EQ(summary["line"], "summary");
+  EXPECT_EQ(summary["frames"], 240);
+  EXPECT_EQ(summary["latency"]["whole"]["chunks"], 15);  // of 16 frames
+  EXPECT_EQ(summary["budget_ms"], 10000);
+  EXPECT_EQ(summary["on_miss"], "count");
+}
+
+TEST_F(Run, LeavesStandardOutputToASinkThatHasIt) {
+  const Outcome outcome = run_halotap({"run", pipeline_file("jsonl://-"), "--duration", "1200ms", "--json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const nlohmann::json& line : Outcome::json_lines(outcome.out)) EXPECT_TRUE(line.contains("frame"));
+  const std::vector<nlohmann::json> told = Outcome::json_lines(outcome.err);
+  ASSERT_GE(told.size(), 2u);
+  EXPECT_EQ(told.front()["line"], "status");
+  EXPECT_EQ(told.back()["line"], "summary");
+}
+
+// No computer takes no time.
+TEST_F(Run, EndsWithExitCode1WhereAMissedBudgetIsToEndIt) {
+  const Outcome outcome =
+      run_halotap({"run", pipeline_file(folder_.file("y.npy")), "--force", "--set", "latency.budget_ms=0.000001",
+                   "--set", "latency.on_miss=stop", "--set", "latency.miss_after=2"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.out, "");
+  const std::string line = "\nhalotap: latency.on_miss: stop: the run ended in front of frame 32: 2 chunks on end";
+  EXPECT_NE(outcome.err.find(line), std::string::npos) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << "what was forced, and: " << outcome.err;
+  EXPECT_EQ(read_array(folder_.file("y.npy")).shape, (std::vector<std::int64_t>{32, 5})) << "what was computed";
 }
 
 }  // namespace

@@ -194,15 +194,25 @@ TEST(RefuseOverwriting, LeavesAPathThatCannotBeResolvedToWhoeverOpensIt) {
 TEST(RefuseOverwriting, GuardsEveryFileOfARecording) {
   const ScratchFolder folder;
   const std::string recording = folder.file("s.wav");
-  expect_error<ConfigError>([&] { refuse_overwriting({}, {recording}, recording); }, {recording, "same file"});
-  expect_error<ConfigError>([&] { refuse_overwriting({recording}, {}, recording); }, {recording, "same file"});
+  expect_error<ConfigError>([&] { refuse_overwriting({}, {recording}, {recording}); }, {recording, "same file"});
+  expect_error<ConfigError>([&] { refuse_overwriting({recording}, {}, {recording}); }, {recording, "same file"});
   for (const char* name : {"s.2.wav", "s.13.wav"}) {
     const std::string other = "wav://" + folder.file(name);
-    expect_error<ConfigError>([&] { refuse_overwriting({}, {other}, recording); }, {other + ": ", recording});
-    expect_error<ConfigError>([&] { refuse_overwriting({other}, {}, recording); }, {other + ": ", recording});
+    expect_error<ConfigError>([&] { refuse_overwriting({}, {other}, {recording}); }, {other + ": ", recording});
+    expect_error<ConfigError>([&] { refuse_overwriting({other}, {}, {recording}); }, {other + ": ", recording});
   }
   refuse_overwriting({folder.file("s.a.wav"), folder.file("2.wav")}, {folder.file("s.2.npy"), folder.file("s..wav")},
-                     recording);
+                     {recording});
+}
+
+TEST(RefuseOverwriting, GuardsTwoRecordingsFromEachOther) {
+  const ScratchFolder folder;
+  const std::string input = folder.file("s.wav");
+  const std::string numbered = folder.file("s.2.wav");
+  expect_error<ConfigError>([&] { refuse_overwriting({}, {}, {input, input}); }, {input, "same file"});
+  expect_error<ConfigError>([&] { refuse_overwriting({}, {}, {input, numbered}); }, {numbered, input});
+  expect_error<ConfigError>([&] { refuse_overwriting({}, {}, {numbered, input}); }, {numbered, input});
+  refuse_overwriting({}, {}, {input, folder.file("t.wav")});
 }
 
 TEST(RefuseOverwriting, LetsDifferentFilesAndDevicesPass) {

@@ -1,152 +1,35 @@
 #include "halotap/io/session.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <random>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "expect_error.hpp"
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "live/drift_corrector.hpp"
 #include "live/fake_device.hpp"
+#include "live/live_sink.hpp"
 #include "live/live_source.hpp"
 #include "live/scripted_source.hpp"
+#include "session/session_parts.hpp"
 
 namespace halotap::io {
 namespace {
 
 using pipeline::ConfigError;
 using pipeline::DataError;
-
-// Frame n of every channel of every stream has a value of its own: 1, 2, 3, ...
-class CountingSource final : public Source {
- public:
-  CountingSource(std::int64_t frames, std::int64_t streams, std::int64_t channels, double rate_hz = 1000)
-      : frames_(frames) {
-    info_.frames = frames;
-    info_.streams = streams;
-    info_.channels = channels;
-    info_.rate_hz = rate_hz;
-  }
-
-  const SourceInfo& info() const override { return info_; }
-  using Source::read;
-  std::int64_t read(float* samples, std::int64_t frames) override {
-    on_read();
-    const std::int64_t count = std::min(frames, frames_ - at_);
-    const std::int64_t frame_samples = info_.streams * info_.channels;
-    std::iota(samples, samples + count * frame_samples, static_cast<float>(at_ * frame_samples + 1));
-    at_ += count;
-    return count;
-  }
-
-  std::function<void()> on_read = [] {};
-
- private:
-  SourceInfo info_;
-  std::int64_t frames_;
-  std::int64_t at_ = 0;
-};
-
-struct Recording {
-  std::vector<float> samples;
-  std::vector<std::pair<std::int64_t, std::size_t>> events;  // the event's frame, and the samples written before it
-  bool finished = false;
-};
-
-// Keeps what it is given in a Recording that outlives it.
-class RecordingSink final : public Sink {
- public:
-  RecordingSink(Recording& recording, std::int64_t frame_samples)
-      : recording_(recording), frame_samples_(frame_samples) {}
-
-  void write(const float* samples, std::int64_t frames) override {
-    EXPECT_FALSE(recording_.finished);
-    recording_.samples.insert(recording_.samples.end(), samples, samples + frames * frame_samples_);
-    on_write();
-  }
-  void write_event(const pipeline::StageEvent& event) override {
-    EXPECT_FALSE(recording_.finished);
-    recording_.events.emplace_back(event.frame, recording_.samples.size());
-  }
-  void finish() override {
-    EXPECT_FALSE(recording_.finished);
-    recording_.finished = true;
-  }
-
-  std::function<void()> on_write = [] {};
-
- private:
-  Recording& recording_;
-  std::int64_t frame_samples_;
-};
-
-pipeline::Model model_of(kernels::LayerSpec spec, const std::vector<double>& taps) {
-  const std::int64_t channels = spec.in_channels;
-  kernels::LayerWeights weights;
-  for (std::int64_t channel = 0; channel < channels && !taps.empty(); ++channel) {
-    weights.dw_weight.insert(weights.dw_weight.end(), taps.begin(), taps.end());
-  }
-  weights.pw_weight.assign(static_cast<std::size_t>(channels * channels), 0.0);
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    weights.pw_weight[static_cast<std::size_t>(channel * channels + channel)] = 1;
-  }
-  pipeline::Model model;
-  model.name = "test";
-  model.frame_rate_hz = 1000;
-  model.stack = std::make_shared<kernels::Stack>(std::vector<kernels::Layer>{{std::move(spec), std::move(weights)}});
-  return model;
-}
-
-// y[t] = x[t]
-pipeline::Model identity_model(std::int64_t channels) {
-  kernels::LayerSpec spec;
-  spec.name = "identity";
-  spec.type = kernels::LayerType::kPointwise;
-  spec.in_channels = spec.out_channels = channels;
-  spec.activation = kernels::Activation::kIdentity;
-  return model_of(spec, {});
-}
-
-// y[t] = x[t + 2]: looks two frames ahead, and sees zeros behind the end.
-pipeline::Model look_ahead_model(std::int64_t channels) {
-  kernels::LayerSpec spec;
-  spec.name = "ahead";
-  spec.in_channels = spec.out_channels = channels;
-  spec.kernel_size = 5;
-  spec.padding = kernels::Padding::kSame;
-  spec.activation = kernels::Activation::kIdentity;
-  return model_of(spec, {0, 0, 0, 0, 1});
-}
-
-pipeline::PipelineSpec pipeline_spec(std::int64_t chunk_frames, std::int64_t streams = 1,
-                                     std::int64_t ring_capacity_frames = 1) {
-  pipeline::PipelineSpec spec;
-  spec.backend = pipeline::Backend::kCpu;
-  spec.streams = streams;
-  spec.chunks.max_frames = chunk_frames;
-  spec.ring_capacity_frames = ring_capacity_frames;
-  return spec;
-}
-
-std::vector<float> counted(std::int64_t samples) {
-  std::vector<float> result(static_cast<std::size_t>(samples));
-  std::iota(result.begin(), result.end(), 1.0F);
-  return result;
-}
-
-std::vector<std::unique_ptr<Sink>> sinks_into(std::vector<Recording>& recordings, std::int64_t frame_samples) {
-  std::vector<std::unique_ptr<Sink>> sinks;
-  for (Recording& recording : recordings) {
-    sinks.push_back(std::make_unique<RecordingSink>(recording, frame_samples));
-  }
-  return sinks;
-}
 
 TEST(Session, TakesEveryFrameToEverySinkInOrder) {
   for (const std::int64_t chunk_frames : {1, 7, 64, 5000}) {
@@ -414,10 +297,10 @@ TEST(Session, BeginsAgainBehindAGapOfALiveSource) {
                         1000);
   pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(8));
   std::vector<Recording> recordings(1);
-  std::vector<std::pair<Gap, std::int64_t>> told;
+  std::vector<HandledGap> told;
   SessionSpec spec;
   spec.max_frames = 31;
-  spec.on_gap = [&](const Gap& gap, std::int64_t frame) { told.emplace_back(gap, frame); };
+  spec.on_gap = [&](const HandledGap& gap) { told.push_back(gap); };
   const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
   std::vector<float> expected = counted_from(3, 19);
   expected.insert(expected.end(), {0, 0});
@@ -431,9 +314,285 @@ TEST(Session, BeginsAgainBehindAGapOfALiveSource) {
   EXPECT_EQ(report.missing.frames_lost, 103);
   EXPECT_EQ(report.missing.frames_dropped, 5);
   ASSERT_EQ(told.size(), 2U);
-  EXPECT_EQ(told[0].second, 21);
-  EXPECT_EQ(told[0].first.frames_lost, 100);
-  EXPECT_TRUE(told[1].first.is_reopening);
+  EXPECT_EQ(told[0].at_frame, 21);
+  EXPECT_EQ(told[0].gap.frames_lost, 100);
+  EXPECT_EQ(told[0].first_frame, 21);
+  EXPECT_EQ(told[0].frames, 0);
+  EXPECT_TRUE(told[1].gap.is_reopening);
+  ASSERT_EQ(recordings[0].gaps.size(), 2U) << "the sink hears of them too";
+  EXPECT_EQ(recordings[0].gaps[0].first_frame, 21);
+  EXPECT_EQ(report.frames_filled, 0);
+  EXPECT_EQ(report.frames_marked, 0);
+}
+
+// A result depends on two frames before its own and two behind, in every way.
+pipeline::Model wide_model() {
+  kernels::LayerSpec spec;
+  spec.name = "wide";
+  spec.in_channels = spec.out_channels = 1;
+  spec.kernel_size = 5;
+  spec.padding = kernels::Padding::kSame;
+  spec.activation = kernels::Activation::kIdentity;
+  return model_of(spec, {0.1, 0.2, 0.3, 0.5, 0.7});
+}
+
+struct LiveRun {
+  std::vector<float> output;
+  std::vector<HandledGap> gaps;
+  SessionReport report;
+};
+
+// `before`, a gap and `behind`, through the wide model.
+LiveRun run_over_gap(std::vector<float> before, const Gap& gap, std::vector<float> behind, SessionSpec spec,
+                     std::int64_t chunk_frames, std::vector<pipeline::StageEntry> stages = {}) {
+  std::atomic<bool> stop{false};
+  ScriptedSource source(
+      {{.frames = std::move(before)}, {.gap = gap}, {.frames = std::move(behind)}, {.then = [&] { stop = true; }}},
+      1000);
+  pipeline::PipelineSpec setup = pipeline_spec(chunk_frames);
+  setup.stages = std::move(stages);
+  pipeline::Pipeline pipeline(wide_model(), setup);
+  std::vector<Recording> recordings(1);
+  spec.stop = &stop;
+  SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  return {recordings[0].samples, recordings[0].gaps, std::move(report)};
+}
+
+SessionSpec on_gap(pipeline::OnGap policy, std::int64_t max_fill_frames = 100) {
+  SessionSpec spec;
+  spec.input.on_gap = policy;
+  spec.max_fill_frames = max_fill_frames;
+  return spec;
+}
+
+// What is not marked depends on one side alone; what is marked, on both.
+TEST(Session, GoesOnAcrossAGapAndMarksWhatSawBothSides) {
+  for (const std::int64_t chunk_frames : {1, 4, 64}) {
+    const SessionSpec spec = on_gap(pipeline::OnGap::kMark);
+    const Gap gap{.frames_lost = 9};
+    const LiveRun run = run_over_gap(counted_from(1, 20), gap, counted_from(30, 20), spec, chunk_frames);
+    const LiveRun other_before = run_over_gap(counted_from(101, 20), gap, counted_from(30, 20), spec, chunk_frames);
+    const LiveRun other_behind = run_over_gap(counted_from(1, 20), gap, counted_from(130, 20), spec, chunk_frames);
+    ASSERT_EQ(run.gaps.size(), 1U);
+    EXPECT_EQ(run.gaps[0].action, pipeline::OnGap::kMark);
+    EXPECT_EQ(run.gaps[0].at_frame, 20);
+    EXPECT_EQ(run.gaps[0].first_frame, 18);
+    EXPECT_EQ(run.gaps[0].frames, 4);
+    EXPECT_EQ(run.report.frames_marked, 4);
+    EXPECT_EQ(run.report.frames_filled, 0);
+    ASSERT_EQ(run.output.size(), 40U);
+    for (std::size_t frame = 0; frame < 40; ++frame) {
+      EXPECT_EQ(run.output[frame] != other_before.output[frame], frame < 22) << frame;
+      EXPECT_EQ(run.output[frame] != other_behind.output[frame], frame >= 18) << frame;
+    }
+  }
+}
+
+TEST(Session, MarksWhatTheStagesMakeOfIt) {
+  const SessionSpec spec = on_gap(pipeline::OnGap::kMark);
+  // Engine frames 18 to 21 are in windows 3 (15 to 19) and 4 (20 to 24).
+  const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 9}, counted_from(30, 20), spec, 4,
+                                   {{"decimate", pipeline::decimate_stage({.factor = 5})}});
+  ASSERT_EQ(run.gaps.size(), 1U);
+  EXPECT_EQ(run.gaps[0].first_frame, 3);
+  EXPECT_EQ(run.gaps[0].frames, 2);
+  EXPECT_EQ(run.report.frames_marked, 2);
+  EXPECT_EQ(run.report.frames_out, 8);
+}
+
+TEST(Session, MarksFromWhereAGapThatIsFoundLateMayHaveBeen) {
+  const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 9, .frames_late = 6}, counted_from(30, 20),
+                                   on_gap(pipeline::OnGap::kMark), 4);
+  ASSERT_EQ(run.gaps.size(), 1U);
+  EXPECT_EQ(run.gaps[0].first_frame, 12);
+  EXPECT_EQ(run.gaps[0].frames, 10);
+}
+
+TEST(Session, CountsNoMarksBehindItsEnd) {
+  const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 9}, {30}, on_gap(pipeline::OnGap::kMark), 4);
+  EXPECT_EQ(run.gaps.at(0).frames, 4);
+  EXPECT_EQ(run.report.frames_out, 21);
+  EXPECT_EQ(run.report.frames_marked, 3);
+}
+
+TEST(Session, FillsAGapWithZeros) {
+  for (const std::int64_t chunk_frames : {1, 4, 64}) {
+    const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 7, .frames_dropped = 3}, counted_from(31, 20),
+                                     on_gap(pipeline::OnGap::kFill), chunk_frames);
+    std::vector<float> input = counted_from(1, 50);
+    std::fill_n(input.begin() + 20, 10, 0.0F);
+    ScriptedSource whole({{.frames = input}}, 1000);
+    pipeline::Pipeline pipeline(wide_model(), pipeline_spec(8));
+    std::vector<Recording> recordings(1);
+    SessionSpec spec;
+    spec.max_frames = 50;
+    run_session(whole, pipeline, sinks_into(recordings, 1), spec);
+    EXPECT_EQ(run.output, recordings[0].samples) << "output frames are in step with time";
+    EXPECT_EQ(run.report.frames_in, 50);
+    EXPECT_EQ(run.report.frames_filled, 10);
+    ASSERT_EQ(run.gaps.size(), 1U);
+    EXPECT_EQ(run.gaps[0].frames_filled, 10);
+    EXPECT_EQ(run.gaps[0].first_frame, 18);
+    EXPECT_EQ(run.gaps[0].frames, 14);
+    EXPECT_EQ(run.report.frames_marked, 14);
+  }
+}
+
+TEST(Session, BeginsAgainBehindAGapThatIsTooLongToFill) {
+  for (const std::int64_t lost : {100, 101}) {
+    const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = lost}, counted_from(31, 20),
+                                     on_gap(pipeline::OnGap::kFill, 100), 8);
+    ASSERT_EQ(run.gaps.size(), 1U);
+    EXPECT_EQ(run.gaps[0].action, lost == 100 ? pipeline::OnGap::kFill : pipeline::OnGap::kReset);
+    EXPECT_EQ(run.report.frames_filled, lost == 100 ? 100 : 0);
+    EXPECT_EQ(run.report.frames_out, lost == 100 ? 140 : 40);
+  }
+}
+
+// A live source of 1000 frames a second, the value of each its number; frames 101 to 150 never come.
+class GappedSource final : public Source {
+ public:
+  explicit GappedSource(const test::WoundClock& clock) : clock_(clock), start_(clock.now()) {
+    info_.channels = 1;
+    info_.rate_hz = 1000;
+    info_.is_live = true;
+  }
+
+  const SourceInfo& info() const override { return info_; }
+  using Source::read;
+  std::int64_t read(float* samples, std::int64_t frames) override {
+    if (at_ == 100) return 0;
+    while (made() <= at_) clock_.wind(std::chrono::milliseconds(1));
+    const std::int64_t count = std::min({frames, made() - at_, at_ < 100 ? 100 - at_ : frames});
+    std::iota(samples, samples + count, static_cast<float>(at_ + 1));
+    at_ += count;
+    return count;
+  }
+  Gap take_gap() override {
+    if (at_ != 100) return {};
+    at_ = 150;
+    while (made() < at_) clock_.wind(std::chrono::milliseconds(1));
+    return {.frames_lost = 50};
+  }
+  std::optional<pipeline::Instant> capture_time() const override { return start_ + std::chrono::milliseconds(at_); }
+
+ private:
+  std::int64_t made() const { return (clock_.now() - start_) / std::chrono::milliseconds(1); }
+
+  const test::WoundClock& clock_;
+  pipeline::Instant start_;
+  SourceInfo info_;
+  std::int64_t at_ = 0;
+};
+
+// What is made up for a gap is late, and counts as that; but it is no reason to throw anything away, or to stop.
+TEST(Session, FillsAGapWhateverTheBudget) {
+  for (const pipeline::OnMiss on_miss :
+       {pipeline::OnMiss::kCount, pipeline::OnMiss::kSkipToLatest, pipeline::OnMiss::kStop}) {
+    const test::WoundClock clock;
+    GappedSource source(clock);
+    pipeline::PipelineSpec setup = pipeline_spec(10);
+    setup.clock = &clock;
+    pipeline::Pipeline pipeline(identity_model(1), setup);
+    std::vector<Recording> recordings(1);
+    SessionSpec spec = on_gap(pipeline::OnGap::kFill);
+    spec.latency = {.budget_ms = 20, .on_miss = on_miss, .miss_after = 1};
+    spec.max_frames = 400;
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    std::vector<float> expected = counted(400);
+    std::fill_n(expected.begin() + 100, 50, 0.0F);
+    EXPECT_EQ(recordings[0].samples, expected);
+    EXPECT_EQ(report.frames_filled, 50);
+    EXPECT_EQ(report.frames_skipped, 0);
+    // At 150 ms, of the chunks that were to be captured at 110, 120, ... 150.
+    EXPECT_EQ(report.latency.figures(pipeline::LatencyPart::kWhole).misses, 2U);
+  }
+}
+
+// Behind a reset both are counted from there, in input and output.
+TEST(Session, MarksInAStreamThatBeganBehindAReset) {
+  std::atomic<bool> stop{false};
+  ScriptedSource source({{.frames = counted_from(1, 23)},
+                         {.gap = {.frames_lost = 1000}},
+                         {.frames = counted_from(1, 20)},
+                         {.gap = {.frames_lost = 10}},
+                         {.frames = counted_from(1, 20)},
+                         {.then = [&] { stop = true; }}},
+                        1000);
+  pipeline::PipelineSpec setup = pipeline_spec(4);
+  setup.stages = {{"decimate", pipeline::decimate_stage({.factor = 5})}};
+  pipeline::Pipeline pipeline(wide_model(), setup);
+  std::vector<Recording> recordings(1);
+  SessionSpec spec = on_gap(pipeline::OnGap::kFill);
+  spec.stop = &stop;
+  const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+  ASSERT_EQ(recordings[0].gaps.size(), 2U);
+  // 23 frames make 5; the engine's 18 to 31 behind them are in windows 3 to 6.
+  EXPECT_EQ(recordings[0].gaps[0].first_frame, 5);
+  EXPECT_EQ(recordings[0].gaps[1].at_frame, 43);
+  EXPECT_EQ(recordings[0].gaps[1].first_frame, 5 + 3);
+  EXPECT_EQ(recordings[0].gaps[1].frames, 4);
+  EXPECT_EQ(report.frames_marked, 4);
+  EXPECT_EQ(report.frames_out, 5 + 10);
+}
+
+TEST(Session, FillsNoMoreThanItIsToTake) {
+  SessionSpec spec = on_gap(pipeline::OnGap::kFill);
+  spec.max_frames = 26;
+  const LiveRun run = run_over_gap(counted_from(1, 20), {.frames_lost = 50}, counted_from(31, 20), spec, 8);
+  EXPECT_EQ(run.report.frames_in, 26);
+  EXPECT_EQ(run.report.frames_out, 26);
+  EXPECT_EQ(run.report.frames_filled, 6);
+}
+
+TEST(Session, CleansItsInputAsAskedAndCountsInAnyCase) {
+  std::vector<float> input = counted_from(1, 100);
+  input[0] = NAN;
+  input[50] = INFINITY;
+  input[51] = -3e38F;
+  for (const pipeline::OnInvalid policy :
+       {pipeline::OnInvalid::kPass, pipeline::OnInvalid::kHold, pipeline::OnInvalid::kZero}) {
+    for (const bool live : {false, true}) {
+      ScriptedSource source({{.frames = input}}, 1000, live);
+      pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(8));
+      std::vector<Recording> recordings(1);
+      SessionSpec spec;
+      spec.input.on_invalid = policy;
+      spec.max_frames = 100;
+      const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+      EXPECT_EQ(report.invalid.nan, 1U);
+      EXPECT_EQ(report.invalid.infinite, 1U);
+      EXPECT_EQ(report.invalid.too_large, 1U);
+      std::vector<float> expected = input;
+      expected[0] = 0;
+      expected[50] = expected[51] = policy == pipeline::OnInvalid::kHold ? 50.0F : 0.0F;
+      ASSERT_EQ(recordings[0].samples.size(), 100U);
+      if (policy == pipeline::OnInvalid::kPass) {
+        EXPECT_TRUE(std::isnan(recordings[0].samples[0]));
+      } else {
+        EXPECT_EQ(recordings[0].samples, expected);
+      }
+    }
+  }
+}
+
+// The sample before a NaN is what stood before it in the stream, which goes on across a gap that is marked.
+TEST(Session, HoldsTheSampleBeforeOfTheStream) {
+  for (const pipeline::OnGap policy : {pipeline::OnGap::kReset, pipeline::OnGap::kMark, pipeline::OnGap::kFill}) {
+    std::atomic<bool> stop{false};
+    ScriptedSource source(
+        {{.frames = {1, 2}}, {.gap = {.frames_lost = 1}}, {.frames = {NAN, 4}}, {.then = [&] { stop = true; }}}, 1000);
+    pipeline::Pipeline pipeline(identity_model(1), pipeline_spec(1));
+    std::vector<Recording> recordings(1);
+    SessionSpec spec = on_gap(policy);
+    spec.input.on_invalid = pipeline::OnInvalid::kHold;
+    spec.stop = &stop;
+    run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    const std::vector<float> expected = policy == pipeline::OnGap::kReset  ? std::vector<float>{1, 2, 0, 4}
+                                        : policy == pipeline::OnGap::kMark ? std::vector<float>{1, 2, 2, 4}
+                                                                           : std::vector<float>{1, 2, 0, 0, 4};
+    EXPECT_EQ(recordings[0].samples, expected) << pipeline::to_string(policy);
+  }
 }
 
 TEST(Session, KeepsWhatCameBeforeTheDeviceFailed) {
@@ -446,6 +605,109 @@ TEST(Session, KeepsWhatCameBeforeTheDeviceFailed) {
                                       {"the microphone was pulled out"});
   EXPECT_TRUE(recordings[0].finished);
   EXPECT_EQ(recordings[0].samples.size(), 100U);
+}
+
+// An embedder's thread is its own again behind the run, also when the run fails.
+TEST(Session, BorrowsNameAndSchedulingOfTheCallersThread) {
+  for (const bool fails : {false, true}) {
+    std::thread([fails] {
+      pthread_setname_np(pthread_self(), "embedder");
+      cpu_set_t before;
+      pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
+      int cpu = 0;
+      while (!CPU_ISSET(cpu, &before)) ++cpu;
+      CountingSource source(100, 1, 1);
+      pipeline::PipelineSpec setup = pipeline_spec(8);
+      setup.worker_threads = 2;
+      pipeline::Pipeline pipeline(identity_model(1), setup);
+      Recording recording;
+      auto sink = std::make_unique<RecordingSink>(recording, 1);
+      bool is_pinned = false;
+      std::vector<std::string> names;
+      sink->on_write = [&] {
+        cpu_set_t now;
+        pthread_getaffinity_np(pthread_self(), sizeof(now), &now);
+        is_pinned = CPU_COUNT(&now) == 1 && CPU_ISSET(cpu, &now);
+        names.clear();
+        for (const ThreadInfo& thread : threads()) names.push_back(thread.name);
+        if (fails) throw DataError("disk full");
+      };
+      std::vector<std::unique_ptr<Sink>> sinks;
+      sinks.push_back(std::move(sink));
+      SessionSpec spec;
+      spec.realtime = {.priority = 3, .cpus = {cpu}};
+      if (fails) {
+        EXPECT_THROW(run_session(source, pipeline, sinks, spec), DataError);
+      } else {
+        const SessionReport report = run_session(source, pipeline, sinks, spec);
+        EXPECT_EQ(report.realtime.cpus, std::vector<int>{cpu});
+      }
+      EXPECT_TRUE(is_pinned);
+      EXPECT_EQ(std::count(names.begin(), names.end(), "halotap-session"), 1);
+      EXPECT_EQ(std::count(names.begin(), names.end(), "halotap-engine"), 2);
+      cpu_set_t after;
+      pthread_getaffinity_np(pthread_self(), sizeof(after), &after);
+      EXPECT_TRUE(CPU_EQUAL(&before, &after));
+      EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+      char name[16];
+      pthread_getname_np(pthread_self(), name, sizeof(name));
+      EXPECT_STREQ(name, "embedder");
+    }).join();
+  }
+}
+
+// Takes some frames; then its device is gone.
+class LostSink final : public Sink {
+ public:
+  explicit LostSink(std::int64_t frames) : frames_left_(frames) {}
+  void write(const float*, std::int64_t frames) override {
+    EXPECT_FALSE(is_lost_) << "given frames behind its end";
+    frames_left_ -= frames;
+    is_lost_ = frames_left_ < 0;
+    if (is_lost_) throw pipeline::DeviceError("the loudspeaker was pulled out");
+  }
+  void finish() override {
+    EXPECT_FALSE(is_lost_);
+    if (frames_left_ == 0) throw pipeline::DeviceError("the loudspeaker went silent");
+  }
+
+ private:
+  std::int64_t frames_left_;
+  bool is_lost_ = false;
+};
+
+TEST(Session, KeepsTheOtherSinksResultsWhenTheDeviceOfOneFails) {
+  for (const bool is_live : {true, false}) {
+    std::vector<LiveEvent> events;
+    for (std::int64_t block = 0; block < 5; ++block) events.push_back({.frames = counted_from(1 + 100 * block, 100)});
+    ScriptedSource live(std::move(events), 1000);
+    CountingSource recording(500, 1, 1);
+    Source& source = is_live ? static_cast<Source&>(live) : recording;
+    pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(20));
+    std::vector<Recording> recordings(2);
+    std::vector<std::unique_ptr<Sink>> sinks = sinks_into(recordings, 1);
+    sinks.insert(sinks.begin() + 1, std::make_unique<LostSink>(150));
+    expect_error<pipeline::DeviceError>([&] { run_session(source, pipeline, sinks, {}); },
+                                        {"the loudspeaker was pulled out"});
+    for (const Recording& kept : recordings) {
+      EXPECT_TRUE(kept.finished) << is_live;
+      EXPECT_GT(kept.samples.size(), 150U) << is_live;
+      EXPECT_EQ(kept.samples.size(), recordings[0].samples.size());
+    }
+    EXPECT_LT(recordings[0].samples.size(), 500U) << "the run ends there";
+  }
+}
+
+TEST(Session, FinishesTheOtherSinksWhenTheDeviceOfOneFailsAtTheEnd) {
+  CountingSource recording(500, 1, 1);
+  pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(20));
+  std::vector<Recording> recordings(1);
+  std::vector<std::unique_ptr<Sink>> sinks = sinks_into(recordings, 1);
+  sinks.insert(sinks.begin(), std::make_unique<LostSink>(500));
+  expect_error<pipeline::DeviceError>([&] { run_session(recording, pipeline, sinks, {}); },
+                                      {"the loudspeaker went silent"});
+  EXPECT_TRUE(recordings[0].finished);
+  EXPECT_EQ(recordings[0].samples.size(), 500U);
 }
 
 // Under ThreadSanitizer: the device's thread, the keeper's and the session's, begun and ended again and again.
@@ -468,6 +730,88 @@ TEST(Session, StartsAndStopsOverALiveDeviceManyTimesInARow) {
     EXPECT_EQ(report.frames_out, i % 8);
   }
 }
+
+// Under ThreadSanitizer: stopped by another thread at any moment, while a third reads its telemetry and the device
+// comes and goes.
+TEST(Session, IsStoppedAtAnyMoment) {
+  std::mt19937 random(8);
+  for (int i = 0; i < 40; ++i) {
+    const auto device = std::make_shared<FakeDevice>();
+    device->capture = std::make_shared<Capture>(1, 4000, 32);
+    SourceInfo info;
+    info.channels = 1;
+    info.rate_hz = 4000;
+    info.is_live = true;
+    LiveSource source(info, device->capture, std::make_unique<DeviceKeeper>(fake_keeper(device)), "fake",
+                      std::chrono::milliseconds(1));
+    pipeline::PipelineSpec setup = pipeline_spec(3);
+    setup.worker_threads = i % 3;
+    pipeline::Pipeline pipeline(look_ahead_model(1), setup);
+    std::vector<Recording> recordings(1);
+    std::atomic<bool> stop{false};
+    PublishedTelemetry telemetry;
+    SessionSpec spec;
+    spec.stop = &stop;
+    spec.telemetry = &telemetry;
+    spec.input.on_gap = static_cast<pipeline::OnGap>(i % 3);
+    spec.max_fill_frames = 32;
+    spec.realtime.cpus = {0};
+    const std::chrono::microseconds moment(random() % 6000);
+    const bool device_fails = i % 4 == 0;
+    std::thread stopper([&] {
+      std::this_thread::sleep_for(moment / 2);
+      if (device_fails) device->claims_active = false;
+      std::this_thread::sleep_for(moment / 2);
+      device->claims_active = true;
+      stop = true;
+    });
+    std::thread reader([&] {
+      while (!stop) {
+        const SessionTelemetry told = telemetry.load();
+        EXPECT_LE(told.frames_filled, told.frames_in);
+        std::this_thread::yield();
+      }
+    });
+    const SessionReport report = run_session(source, pipeline, sinks_into(recordings, 1), spec);
+    stopper.join();
+    reader.join();
+    EXPECT_TRUE(report.stopped);
+    EXPECT_EQ(report.frames_in, report.frames_out);
+    EXPECT_TRUE(recordings[0].finished);
+  }
+}
+
+#ifdef HALOTAP_HAVE_SOXR
+// Likewise between two devices.
+TEST(Session, StartsAndStopsBetweenTwoLiveDevicesManyTimesInARow) {
+  for (int i = 0; i < 20; ++i) {
+    const auto microphone = std::make_shared<FakeDevice>();
+    microphone->capture = std::make_shared<Capture>(1, 4000, 64);
+    SourceInfo info;
+    info.channels = 1;
+    info.rate_hz = 4000;
+    info.is_live = true;
+    LiveSource source(info, microphone->capture, std::make_unique<DeviceKeeper>(fake_keeper(microphone)), "microphone",
+                      std::chrono::milliseconds(1));
+    const auto loudspeaker = std::make_shared<FakeDevice>();
+    loudspeaker->playback = std::make_shared<Playback>(1, 400, 8);
+    LiveSinkSpec sink;
+    sink.name = "loudspeaker";
+    std::vector<std::unique_ptr<Sink>> sinks;
+    sinks.push_back(std::make_unique<LiveSink>(
+        std::move(sink), loudspeaker->playback,
+        std::make_unique<DriftCorrector>(DriftCorrector::Spec{1, 4000, 8}, loudspeaker->playback),
+        std::make_unique<DeviceKeeper>(fake_keeper(loudspeaker))));
+    pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(3));
+    SessionSpec spec;
+    spec.max_frames = 4 * (i % 8);
+    const SessionReport report = run_session(source, pipeline, sinks, spec);
+    EXPECT_EQ(report.frames_out, 4 * (i % 8));
+    ASSERT_TRUE(report.played.at(0).has_value());
+    EXPECT_EQ(report.played[0]->frames_in, 4U * static_cast<unsigned>(i % 8));
+  }
+}
+#endif
 
 TEST(Session, RefusesToPaceALiveSource) {
   ScriptedSource source({}, 1000);

@@ -15,8 +15,12 @@ constexpr const char* kWhole =
     "model: {file: ../models/m.yaml, backend: cpu, precision: bf16}\n"
     "chunk_frames: 16\n"
     "ring: {capacity_ms: 20.5, on_full: drop_newest}\n"
+    "latency: {budget_ms: 20, on_miss: hold_last, miss_after: 2, recover_after: 5,\n"
+    "          budgets_ms: {source: 12, engine: 5.5, stages: 1, sinks: 2}}\n"
     "sinks: [{uri: \"jsonl://-\"}, {uri: out.npy}]\n"
-    "record: {file: out/in.wav}\n";
+    "record: {file: out/in.wav, output: out/out.wav}\n"
+    "input: {on_gap: fill, on_invalid: hold}\n"
+    "realtime: {priority: 80, cpus: [1, 3], lock_memory: true}\n";
 
 constexpr const char* kShort =
     "format: halotap-pipeline/1\n"
@@ -46,8 +50,22 @@ TEST(PipelineConfig, ReadsEveryKey) {
   EXPECT_EQ(config.chunk_frames, 16);
   EXPECT_EQ(config.ring_capacity_ms, 20.5);
   EXPECT_EQ(config.on_full, OnFull::kDropNewest);
+  EXPECT_EQ(config.latency.budget_ms, 20);
+  EXPECT_EQ(config.latency.on_miss, OnMiss::kHoldLast);
+  EXPECT_EQ(config.latency.miss_after, 2);
+  EXPECT_EQ(config.latency.recover_after, 5);
+  EXPECT_EQ(config.latency.budgets.source_ms, 12);
+  EXPECT_EQ(config.latency.budgets.engine_ms, 5.5);
+  EXPECT_EQ(config.latency.budgets.stages_ms, 1);
+  EXPECT_EQ(config.latency.budgets.sinks_ms, 2);
   EXPECT_EQ(config.sink_uris, (std::vector<std::string>{"jsonl://-", "out.npy"}));
   EXPECT_EQ(config.record_file, "out/in.wav");
+  EXPECT_EQ(config.record_output_file, "out/out.wav");
+  EXPECT_EQ(config.input.on_gap, OnGap::kFill);
+  EXPECT_EQ(config.input.on_invalid, OnInvalid::kHold);
+  EXPECT_EQ(config.realtime.priority, 80);
+  EXPECT_EQ(config.realtime.cpus, (std::vector<int>{1, 3}));
+  EXPECT_TRUE(config.realtime.lock_memory);
 }
 
 TEST(PipelineConfig, HasDefaults) {
@@ -57,7 +75,27 @@ TEST(PipelineConfig, HasDefaults) {
   EXPECT_EQ(config.precision, Precision::kFp32);
   EXPECT_EQ(config.chunk_frames, 64);
   EXPECT_EQ(config.ring_capacity_ms, 500);
+  EXPECT_FALSE(config.latency.budget_ms);
+  EXPECT_EQ(config.latency.on_miss, OnMiss::kCount);
+  EXPECT_EQ(config.latency.miss_after, 3);
+  EXPECT_EQ(config.latency.recover_after, 8);
+  EXPECT_FALSE(config.latency.budgets.source_ms || config.latency.budgets.engine_ms ||
+               config.latency.budgets.stages_ms || config.latency.budgets.sinks_ms);
   EXPECT_EQ(config.record_file, "");
+  EXPECT_EQ(config.record_output_file, "");
+  EXPECT_EQ(config.input.on_gap, OnGap::kReset);
+  EXPECT_EQ(config.input.on_invalid, OnInvalid::kPass);
+  EXPECT_FALSE(config.realtime.asks());
+}
+
+TEST(PipelineConfig, KeepsTheInputOrTheOutputOfARun) {
+  const ScratchFolder folder;
+  const std::string file = folder.write("p.yaml", kShort);
+  EXPECT_EQ(load_pipeline_config(file, {"record.output=o.wav"}).record_output_file, "o.wav");
+  EXPECT_EQ(load_pipeline_config(file, {"record.output=o.wav"}).record_file, "");
+  EXPECT_EQ(load_pipeline_config(file, {"record.file=i.wav"}).record_file, "i.wav");
+  EXPECT_NE(refused(std::string(kShort) + "record: {}\n").find("record"), std::string::npos);
+  EXPECT_NE(refused(std::string(kShort) + "record: {}\n").find("file"), std::string::npos);
 }
 
 TEST(PipelineConfig, LeavesAbsoluteModelPathsAlone) {
@@ -93,15 +131,52 @@ TEST(PipelineConfig, RefusesOtherFormats) {
 
 TEST(PipelineConfig, RefusesUnknownKeys) {
   EXPECT_EQ(
-      refused(std::string(kShort) + "latency: {budget_ms: 20}\n"),
-      "p.yaml:5:1: key 'latency': expected one of format, source, model, chunk_frames, ring, stages, sinks, record, "
-      "got an unknown key");
+      refused(std::string(kShort) + "latencies: {budget_ms: 20}\n"),
+      "p.yaml:5:1: key 'latencies': expected one of format, source, model, chunk_frames, ring, latency, stages, sinks, "
+      "record, input, realtime, got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: in.wav", "uri: in.wav, rate: 1")),
             "p.yaml:2:23: key 'source.rate': expected one of uri, got an unknown key");
   EXPECT_EQ(refused(replaced(kShort, "uri: out.npy", "uri: out.npy, url: x")),
             "p.yaml:4:24: key 'sinks.0.url': expected one of uri, got an unknown key");
   EXPECT_EQ(refused(replaced(kWhole, "on_full", "on_empty")),
             "p.yaml:5:27: key 'ring.on_empty': expected one of capacity_ms, on_full, got an unknown key");
+}
+
+TEST(PipelineConfig, ReadsEveryLatencyPolicy) {
+  const ScratchFolder folder;
+  const auto file = folder.write("p.yaml", kShort);
+  for (const OnMiss policy : {OnMiss::kCount, OnMiss::kSkipToLatest, OnMiss::kHoldLast, OnMiss::kStop}) {
+    const PipelineConfig config =
+        load_pipeline_config(file, {"latency.budget_ms=20", "latency.on_miss=" + std::string(to_string(policy))});
+    EXPECT_EQ(config.latency.on_miss, policy);
+    EXPECT_EQ(config.latency.budget_ms, 20);
+  }
+}
+
+TEST(PipelineConfig, RefusesLatencyThatCannotBeMeant) {
+  const std::string at = "p.yaml: override 'latency.";
+  EXPECT_EQ(refused(kShort, {"latency.budget_ms=0"}),
+            at + "budget_ms=0': key 'latency.budget_ms': expected a number above 0 and at most 3.6e+06, got '0'");
+  EXPECT_EQ(refused(kShort, {"latency.budget_ms=.inf"}),
+            at + "budget_ms=.inf': key 'latency.budget_ms': expected a number above 0 and at most 3.6e+06, got '.inf'");
+  EXPECT_EQ(refused(kShort, {"latency.on_miss=stop"}),
+            at + "on_miss=stop': key 'latency.on_miss': expected count where there is no budget_ms, got 'stop'");
+  EXPECT_EQ(refused(kWhole, {"latency.on_miss=skip"}),
+            at + "on_miss=skip': key 'latency.on_miss': expected one of count, skip_to_latest, hold_last or stop, got "
+                 "'skip'");
+  EXPECT_EQ(refused(kWhole, {"latency.miss_after=0"}),
+            at + "miss_after=0': key 'latency.miss_after': expected an integer from 1 to 1000000, got '0'");
+  EXPECT_EQ(refused(kWhole, {"latency.recover_after=1.5"}),
+            at + "recover_after=1.5': key 'latency.recover_after': expected an integer from 1 to 1000000, got '1.5'");
+  EXPECT_EQ(refused(kWhole, {"latency.budgets_ms.engine=21"}),
+            at + "budgets_ms.engine=21': key 'latency.budgets_ms.engine': expected a number above 0 and at most 20, "
+                 "got '21'");
+  EXPECT_EQ(refused(kWhole, {"latency.budgets_ms.model=1"}),
+            at + "budgets_ms.model=1': key 'latency.budgets_ms.model': expected one of source, engine, stages, sinks, "
+                 "got an unknown key");
+  EXPECT_EQ(refused(kWhole, {"latency.budget=1"}),
+            at + "budget=1': key 'latency.budget': expected one of budget_ms, on_miss, miss_after, recover_after, "
+                 "budgets_ms, got an unknown key");
 }
 
 TEST(PipelineConfig, RefusesMissingKeys) {
@@ -124,6 +199,14 @@ TEST(PipelineConfig, RefusesValuesOutOfRange) {
             "p.yaml:3:58: key 'model.precision': expected one of fp32, tf32, bf16 or fp16, got 'fp64'");
   EXPECT_EQ(refused(replaced(kWhole, "drop_newest", "drop_oldest")),
             "p.yaml:5:36: key 'ring.on_full': expected drop_newest, got 'drop_oldest'");
+  EXPECT_EQ(refused(replaced(kWhole, "on_gap: fill", "on_gap: skip")),
+            "p.yaml:10:17: key 'input.on_gap': expected one of reset, mark or fill, got 'skip'");
+  EXPECT_EQ(refused(replaced(kWhole, "on_invalid: hold", "on_invalid: drop")),
+            "p.yaml:10:35: key 'input.on_invalid': expected one of pass, hold or zero, got 'drop'");
+  EXPECT_EQ(refused(replaced(kWhole, "priority: 80", "priority: 100")),
+            "p.yaml:11:22: key 'realtime.priority': expected an integer from 1 to 99, got '100'");
+  EXPECT_EQ(refused(replaced(kWhole, "[1, 3]", "[1, 1024]")),
+            "p.yaml:11:36: key 'realtime.cpus.1': expected an integer from 0 to 1023, got '1024'");
 }
 
 }  // namespace

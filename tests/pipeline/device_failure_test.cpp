@@ -2,6 +2,7 @@
 // over passes on the host, which end when a test says so.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "cuda/pass_executor.hpp"
 #include "halotap/io/endpoint.hpp"
 #include "halotap/io/session.hpp"
+#include "halotap/pipeline/calibration.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 #include "pipeline/test_model.hpp"
 
@@ -75,6 +77,17 @@ TEST_F(DeviceFailure, IsOverWithTheNextPrepare) {
   engine.prepare(model, {.backend = Backend::kCuda, .max_streams = 2, .max_chunk_frames = 10});
   for (StreamChunk& chunk : chunks) EXPECT_EQ(engine.open(chunk.stream), Status::kOk);
   EXPECT_EQ(engine.process(chunks), Status::kOk);
+}
+
+TEST(DeviceFailureOfACalibration, EndsItWithADeviceError) {
+  Pipeline pipeline(test::lookahead_model(1), {.backend = Backend::kCuda, .chunks = {.max_frames = 10}});
+  device->fail_after(0);
+  try {
+    calibrate(pipeline, std::chrono::hours(1));
+    FAIL() << "it went on";
+  } catch (const DeviceError& error) {
+    EXPECT_NE(std::string(error.what()).find("the test ended it"), std::string::npos) << error.what();
+  }
 }
 
 // The message of a session that ran for `frames` frames, with a device that ends after so many passes.

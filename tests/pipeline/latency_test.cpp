@@ -42,6 +42,23 @@ TEST(LatencyHistogram, IsWithinItsStepOfTheExactQuantileEverywhere) {
   }
 }
 
+TEST(LatencyHistogram, TellsItsFiguresAsItsQuantilesAre) {
+  test::Random random(2);
+  for (const int count : {0, 1, 2, 3, 100, 5000}) {
+    LatencyHistogram histogram;
+    for (int i = 0; i < count; ++i) {
+      const double time = std::exp2(std::uniform_real_distribution<double>(0, 30)(random));
+      histogram.record(nanoseconds{static_cast<std::int64_t>(time)});
+    }
+    const LatencyFigures figures = histogram.figures();
+    EXPECT_EQ(figures.chunks, static_cast<std::uint64_t>(count));
+    EXPECT_EQ(figures.p50_ns, histogram.quantile(0.5).count());
+    EXPECT_EQ(figures.p99_ns, histogram.quantile(0.99).count());
+    EXPECT_EQ(figures.p999_ns, histogram.quantile(0.999).count());
+    EXPECT_EQ(figures.max_ns, histogram.max().count());
+  }
+}
+
 TEST(LatencyHistogram, CountsTimesBeyondItsRangeAndIsZeroWhenEmpty) {
   LatencyHistogram histogram;
   EXPECT_EQ(histogram.quantile(0.5), nanoseconds{0});

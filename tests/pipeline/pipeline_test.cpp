@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "chunker.hpp"
+#include "halotap/pipeline/built_in_stages.hpp"
 #include "pipeline/test_model.hpp"
+#include "wound_clock.hpp"
 
 namespace halotap::pipeline {
 namespace {
@@ -44,6 +46,34 @@ TEST(Chunker, DrawsEveryLengthUpToItsLongestFromTheSeed) {
     ++seen[static_cast<std::size_t>(chunker.next_frames())];
   }
   for (int length = 1; length <= 5; ++length) EXPECT_GT(seen[static_cast<std::size_t>(length)], 0);
+}
+
+TEST(Pipeline, DatesEveryStep) {
+  const test::WoundClock clock(std::chrono::nanoseconds(1));
+  const std::vector<float> input(3 * 8, 0.5f);
+  for (const bool staged : {false, true}) {
+    PipelineSpec spec{.chunks = {.max_frames = 8}, .clock = &clock};
+    if (staged) spec.stages = {{"affine", affine_stage({.gain = 2})}};
+    Pipeline pipeline(lookahead_model(1), spec);
+    pipeline.push(input.data(), 8);
+    const Instant before = clock.now();
+    const Pipeline::Step step = pipeline.step();
+    EXPECT_EQ((step.begun - before).count(), 1);
+    EXPECT_EQ((step.computed - step.begun).count(), 1);
+    EXPECT_EQ((step.staged - step.computed).count(), staged ? 1 : 0);
+  }
+}
+
+TEST(Pipeline, SaysHowManyFramesItsNextChunkLacks) {
+  Pipeline pipeline(lookahead_model(1), {.chunks = {.max_frames = 8}});
+  const std::vector<float> input(3 * 20, 0.5f);
+  EXPECT_EQ(pipeline.missing_frames(), 8);
+  pipeline.push(input.data(), 5);
+  EXPECT_EQ(pipeline.missing_frames(), 3);
+  pipeline.push(input.data(), 8);
+  EXPECT_EQ(pipeline.missing_frames(), 0);
+  EXPECT_EQ(pipeline.step().frames_in, 8);
+  EXPECT_EQ(pipeline.missing_frames(), 3);
 }
 
 TEST(Pipeline, EmitsNothingUntilAChunkIsFull) {
@@ -149,6 +179,38 @@ TEST(Pipeline, LosesNothingBetweenAProducerAndAWorkerThread) {
   producer.join();
   drain(pipeline, output, 2);
   EXPECT_EQ(output, expected);
+}
+
+// A system that promises memory it does not have would end the program only later.
+TEST(Pipeline, RefusesARingAndChunksThatNoMemoryHolds) {
+  PipelineSpec spec;
+  spec.backend = Backend::kCpu;
+  spec.streams = std::int64_t{1} << 20;
+  spec.chunks.max_frames = kMaxChunkFrames;
+  try {
+    const Pipeline pipeline(lookahead_model(1), spec);
+    FAIL() << "took 32 TiB";
+  } catch (const ConfigError& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find("chunk_frames and ring: chunks of 1048576 frames and a ring of 1024, 3145728 samples in and "
+                           "2097152 out a frame: expected at most "),
+              0U)
+        << message;
+    EXPECT_NE(message.find(", got 3.28e+04 GiB"), std::string::npos) << message;
+  }
+}
+
+TEST(Pipeline, SaysWhatAFrameWaitsForInIt) {
+  const Pipeline pipeline(lookahead_model(1), {.backend = Backend::kCpu, .chunks = {.max_frames = 17}});
+  ASSERT_EQ(pipeline.latency().size(), 2U);
+  EXPECT_EQ(pipeline.latency()[0].frames, 16);
+  EXPECT_EQ(pipeline.latency()[0].key.name, "chunk_frames");
+  EXPECT_EQ(pipeline.latency()[1].frames, 3);
+  EXPECT_EQ(pipeline.latency()[1].key.name, "model.file");
+  for (const LatencyTerm& term : pipeline.latency()) {
+    EXPECT_EQ(term.kind, LatencyKind::kAlgorithmic);
+    EXPECT_EQ(term.rate_hz, 1000);
+  }
 }
 
 TEST(Pipeline, RefusesASpecOutOfRange) {

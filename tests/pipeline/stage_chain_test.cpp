@@ -154,6 +154,12 @@ TEST(StageChain, FeedsEachStageWithTheOneBefore) {
   EXPECT_EQ(heard(staged, input, 50, random).results, expected);
 }
 
+std::vector<std::int64_t> frames_of(const std::vector<LatencyTerm>& terms) {
+  std::vector<std::int64_t> frames;
+  for (const LatencyTerm& term : terms) frames.push_back(term.frames);
+  return frames;
+}
+
 TEST(StageChain, SaysWhatComesOutOfTheLastStage) {
   Model model = lookahead_model(1);
   model.output_channels = {"a", "b"};
@@ -162,7 +168,7 @@ TEST(StageChain, SaysWhatComesOutOfTheLastStage) {
   EXPECT_EQ(bare.output().channels, 2);
   EXPECT_EQ(bare.output().rate_hz, 1000);
   EXPECT_EQ(bare.output().channel_names, model.output_channels);
-  EXPECT_EQ(bare.latency_frames(), 3);
+  EXPECT_EQ(frames_of(bare.latency()), (std::vector<std::int64_t>{63, 3}));
   EXPECT_EQ(bare.output_frames(7), 7);
   EXPECT_FALSE(bare.has_events());
 
@@ -174,7 +180,11 @@ TEST(StageChain, SaysWhatComesOutOfTheLastStage) {
   EXPECT_EQ(staged.output().rate_hz, 25);
   EXPECT_EQ(staged.output().channel_names, std::vector<std::string>{"argmax"});
   // Lookahead 3, a window of 10, 4 frames of 10, a window of 4 frames of 10.
-  EXPECT_EQ(staged.latency_frames(), 3 + 9 + 40 + 30);
+  EXPECT_EQ(frames_of(staged.latency()), (std::vector<std::int64_t>{63, 3, 9, 40, 30, 0}));
+  const LatencyKey& merged_key = staged.latency()[4].key;
+  EXPECT_EQ(merged_key.name, "stages.2.factor");
+  EXPECT_EQ(merged_key.step_frames, 10);
+  EXPECT_EQ(staged.latency()[5].place, "stage 3 (argmax)");
   EXPECT_EQ(staged.output_frames(80), 2);
   EXPECT_EQ(staged.output_frames(81), 3);
   EXPECT_TRUE(staged.has_events());
@@ -341,6 +351,8 @@ TEST(StageChain, RefusesAStageThatAnnouncesNonsense) {
             "stage 0: expected no channel names or one for each of 2 channels, got 1");
   EXPECT_EQ(refused({.channels = 2, .frames_merged = 0}),
             "stage 0: expected to merge 1 to 1099511627776 frames, got 0");
+  EXPECT_EQ(refused({.channels = 2, .latency_key = {"x", 0, 1, 0}}),
+            "stage 0: expected a latency key with steps of 1 to 4503599627370496 frames, got 0");
   EXPECT_EQ(refused({.channels = 2, .latency_frames = -1}),
             "stage 0: expected a latency from 0 to 4503599627370496 frames and 0 events a frame or more, got -1 and 0");
 }

@@ -31,16 +31,8 @@ class JsonlSink : public Sink {
     for (const std::string& name : spec_.channel_names) keys_.push_back(json_text(name) + ": ");
   }
 
-  void write(const float* samples, std::int64_t frames) override {
-    if (!lines_.frames) return;
-    for (std::int64_t i = 0; i < frames; ++i, ++frame_) {
-      for (std::int64_t stream = 0; stream < spec_.streams; ++stream) {
-        write_line(stream, samples);
-        samples += spec_.channels;
-      }
-    }
-    output_.end_write();
-  }
+  void write(const float* samples, std::int64_t frames) override { write_lines(samples, frames, false); }
+  void write_held(const float* samples, std::int64_t frames) override { write_lines(samples, frames, true); }
 
   void write_event(const pipeline::StageEvent& event) override {
     if (!lines_.events) return;
@@ -53,25 +45,49 @@ class JsonlSink : public Sink {
     output_.append(", \"frame\": ");
     output_.append_integer(event.frame);
     append_stream(event.stream);
-    output_.append(", \"time_s\": ");
-    output_.append_number(event.time_s);
+    append_time(event.time_s);
     output_.append(", \"stage\": ");
     output_.append_integer(event.stage);
     output_.append("}\n");
     output_.end_write();
   }
 
+  // Whichever lines are asked for: no reader is to take results across a gap for others.
+  void write_gap(const HandledGap& gap) override {
+    output_.append("{\"gap\": " + json_text(pipeline::to_string(gap.action)) + ", \"frame\": ");
+    output_.append_integer(gap.first_frame);
+    output_.append(", \"frames\": ");
+    output_.append_integer(gap.frames);
+    output_.append(", \"frames_lost\": ");
+    output_.append_integer(gap.gap.frames_lost);
+    output_.append(", \"frames_dropped\": ");
+    output_.append_integer(gap.gap.frames_dropped);
+    output_.append(", \"frames_filled\": ");
+    output_.append_integer(gap.frames_filled);
+    output_.append(gap.gap.is_reopening ? ", \"reopened\": true}\n" : ", \"reopened\": false}\n");
+    output_.end_write();
+  }
+
   void finish() override { output_.finish(); }
 
  private:
-  void write_line(std::int64_t stream, const float* values) {
+  void write_lines(const float* samples, std::int64_t frames, bool are_held) {
+    if (!lines_.frames) return;
+    for (std::int64_t i = 0; i < frames; ++i, ++frame_) {
+      for (std::int64_t stream = 0; stream < spec_.streams; ++stream) {
+        write_line(stream, samples, are_held);
+        samples += spec_.channels;
+      }
+    }
+    output_.end_write();
+  }
+
+  void write_line(std::int64_t stream, const float* values, bool is_held) {
     output_.append("{\"frame\": ");
     output_.append_integer(frame_);
     append_stream(stream);
-    if (spec_.rate_hz > 0) {
-      output_.append(", \"time_s\": ");
-      output_.append_number(static_cast<double>(frame_) / spec_.rate_hz);
-    }
+    if (spec_.rate_hz > 0) append_time(static_cast<double>(frame_) / spec_.rate_hz);
+    if (is_held) output_.append(", \"held\": true");
     output_.append(keys_.empty() ? ", \"values\": [" : ", \"values\": {");
     for (std::int64_t channel = 0; channel < spec_.channels; ++channel) {
       if (channel > 0) output_.append(", ");
@@ -83,6 +99,16 @@ class JsonlSink : public Sink {
       }
     }
     output_.append(keys_.empty() ? "]}\n" : "}}\n");
+  }
+
+  // A rate far below any in use leads to times that no double holds.
+  void append_time(double time_s) {
+    output_.append(", \"time_s\": ");
+    if (std::isfinite(time_s)) {
+      output_.append_number(time_s);
+    } else {
+      output_.append("null");
+    }
   }
 
   void append_stream(std::int64_t stream) {

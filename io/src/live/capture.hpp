@@ -44,12 +44,23 @@ class Capture {
   // The gap in front of the next frame, all of it; none when there is no gap. [consumer]
   Gap take_gap() noexcept HALOTAP_NONBLOCKING;
 
+  // When the last frame read was meant to be captured, in nanoseconds of the monotonic clock. After the first.
+  // [consumer]
+  std::int64_t captured_ns() const noexcept HALOTAP_NONBLOCKING { return captured_ns_of(read_line_, taken_ - 1); }
+  // Frames that wait, and how many may. [consumer]
+  std::int64_t waiting_frames() const noexcept HALOTAP_NONBLOCKING { return ring_.readable_frames(); }
+  std::int64_t capacity_frames() const noexcept HALOTAP_NONBLOCKING { return capacity_frames_; }
+
   // [any thread]
   CaptureCounters counters() const noexcept { return published_.load(); }
 
  private:
+  std::int64_t captured_ns_of(const PlacedGap& line, std::int64_t frame) const noexcept HALOTAP_NONBLOCKING;
+  void tell_time() noexcept HALOTAP_NONBLOCKING;
   void wait_with(const Gap& gap, std::int64_t at_frame) noexcept HALOTAP_NONBLOCKING;
 
+  const double ns_a_frame_;
+  const std::int64_t capacity_frames_;
   pipeline::Ring ring_;
   CaptureClock clock_;
   CaptureCounters counters_;  // the producer's own copy
@@ -57,8 +68,11 @@ class Capture {
   std::int64_t pushed_ = 0;  // into the ring, all
   bool reopened_ = false;
   PlacedGap waiting_;  // the producer's, until frames go into the ring behind it
+  PlacedGap newest_;   // frames of the newest block by their places in the ring; its line in time
+  PlacedGap told_;     // the line that the consumer knows, or will when it gets there
   GapQueue gaps_;
   std::int64_t taken_ = 0;  // the consumer's
+  PlacedGap read_line_;     // likewise: the line that the frames taken last are on
 };
 
 }  // namespace halotap::io

@@ -25,6 +25,10 @@ double CaptureClock::lateness(std::int64_t now_ns) const noexcept {
   return static_cast<double>(now_ns - epoch_ns_) * 1e-9 * rate_hz_ - static_cast<double>(accounted_);
 }
 
+std::int64_t CaptureClock::intended_ns() const noexcept HALOTAP_NONBLOCKING {
+  return epoch_ns_ + std::llround((static_cast<double>(accounted_) + baseline_) / rate_hz_ * 1e9);
+}
+
 CaptureClock::Loss CaptureClock::lose(double frames, std::int64_t at_frame) noexcept {
   const auto lost = std::max<std::int64_t>(std::llround(frames), 0);
   accounted_ += lost;

@@ -31,13 +31,16 @@ class CaptureClock {
   };
   // A block of `frames` (at least 1) frames whose delivery is at `now`. Returns the loss that this block made known.
   Loss on_block(std::int64_t now_ns, std::int64_t frames) noexcept HALOTAP_NONBLOCKING;
+  // When the last frame of the last block was meant to be delivered, as far as the clock can tell: on the line that the
+  // least lateness draws.
+  std::int64_t intended_ns() const noexcept HALOTAP_NONBLOCKING;
   // The next block is the first of a device that was opened anew: what is missing until it comes is a loss.
   void on_reopen() noexcept HALOTAP_NONBLOCKING { reopened_ = true; }
 
   // Frames a second that the device delivers, lost ones aside; 0 before it has run for three seconds without a pause.
   double measured_rate_hz() const noexcept { return measured_rate_hz_; }
-  // The device has been off its rate by more than 2 % for two seconds on end.
-  bool is_off_rate() const noexcept { return seconds_off_rate_ >= 2; }
+  // The device has been off its rate by more than 2 % for three seconds on end: a burst of one lies in two of them.
+  bool is_off_rate() const noexcept { return seconds_off_rate_ >= 3; }
 
  private:
   double lateness(std::int64_t now_ns) const noexcept;

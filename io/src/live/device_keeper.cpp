@@ -7,6 +7,7 @@
 
 #include "halotap/pipeline/errors.hpp"
 #include "live/watchdog.hpp"
+#include "realtime/thread_name.hpp"
 
 namespace halotap::io {
 namespace {
@@ -95,9 +96,13 @@ void DeviceKeeper::Shared::run() {
   std::string reason;
   for (bool first = true;; first = false) {
     try {
-      device = calling(spec.open);
-      if (!first) spec.on_reopen();
-      calling([&] { device->start(); });
+      {
+        // The library's threads are made by these calls, and inherit their maker's name.
+        const BorrowedThreadName name("halotap-device");
+        device = calling(spec.open);
+        if (!first) spec.on_reopen();
+        calling([&] { device->start(); });
+      }
       bool was_lost = false;
       {
         const std::lock_guard lock(mutex);
@@ -142,7 +147,10 @@ void DeviceKeeper::Shared::run() {
 }
 
 DeviceKeeper::DeviceKeeper(DeviceKeeperSpec spec) : shared_(std::make_shared<Shared>(std::move(spec))) {
-  std::thread([shared = shared_] { shared->run(); }).detach();
+  std::thread([shared = shared_] {
+    name_this_thread("halotap-keeper");
+    shared->run();
+  }).detach();
   std::unique_lock lock(shared_->mutex);
   const bool answered = shared_->changed.wait_for(lock, shared_->spec.open_limit,
                                                   [this] { return shared_->started || !shared_->failure.empty(); });

@@ -1,4 +1,5 @@
-// Places where frames are missing, on their way from the producer to the consumer.
+// Places where frames are missing, or where the time of capture is told, on their way from the producer to the
+// consumer.
 #pragma once
 
 #include <array>
@@ -11,10 +12,12 @@
 
 namespace halotap::io {
 
-// A gap in front of frame `at_frame` of those that went into a ring, counted from 0.
+// A gap in front of frame `at_frame` of those that went into a ring, counted from 0, and when that frame was meant to
+// be captured, in nanoseconds of the monotonic clock. Without a gap it tells that time alone.
 struct PlacedGap {
   std::int64_t at_frame = 0;
   Gap gap;
+  std::int64_t captured_ns = 0;
 };
 
 // A fixed-size single-producer single-consumer queue of gaps.
@@ -27,6 +30,11 @@ class GapQueue {
     gaps_[written % gaps_.size()] = gap;
     written_.store(written + 1, std::memory_order_release);  // pairs with front's acquire: the gap is written
     return true;
+  }
+  // Whether more than half of it is free. [producer]
+  bool has_room() const noexcept HALOTAP_NONBLOCKING {
+    // Relaxed: this thread alone writes the one, and an older value of the other only makes it look fuller.
+    return written_.load(std::memory_order_relaxed) - read_.load(std::memory_order_relaxed) < gaps_.size() / 2;
   }
   // The oldest gap, or null. Valid until pop. [consumer]
   const PlacedGap* front() const noexcept HALOTAP_NONBLOCKING {

@@ -4,8 +4,9 @@
 #include <portaudio.h>
 
 #include <chrono>
-#include <cstdarg>
 #include <cstddef>
+
+#include "portaudio/alsa_check.hpp"
 
 namespace halotap::io {
 namespace {
@@ -20,9 +21,15 @@ std::timed_mutex& library_mutex() {
   return mutex;
 }
 
+// How many PortAudio objects there are. In a turn.
+int& objects() {
+  static int count = 0;
+  return count;
+}
+
 // The host libraries that print. PortAudio brings them, or not: they are looked up and never linked to.
-using AlsaHandler = void (*)(const char*, int, const char*, int, const char*, std::va_list);
-using SetAlsaHandler = AlsaHandler (*)(AlsaHandler);
+using AlsaHandler = void (*)(const char*, int, const char*, int, const char*, ...);
+using SetAlsaHandler = int (*)(AlsaHandler);
 using JackHandler = void (*)(const char*);
 using SetJackHandler = void (*)(JackHandler);
 
@@ -31,9 +38,12 @@ Function find(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
 }
 
-SetAlsaHandler set_alsa_handler() {
-  static const auto kFunction = find<SetAlsaHandler>("snd_lib_error_set_local");
-  return kFunction;
+void drop_words(const char*, int, const char*, int, const char*, ...) {}
+
+// Null: ALSA's own, which prints. Of all threads: the ones that PortAudio calls back from are its own.
+void set_alsa_handler(AlsaHandler handler) {
+  static const auto kSet = find<SetAlsaHandler>("snd_lib_error_set_handler");
+  if (kSet != nullptr) kSet(handler);
 }
 
 void silence_jack() {
@@ -82,28 +92,32 @@ PortAudio::Turn::Turn() : lock_(library_mutex(), kLongestTurn) {
   if (!lock_.owns_lock()) {
     throw DeviceError("the sound system does not answer: a call into PortAudio has not returned for 2 s");
   }
-  if (const SetAlsaHandler set = set_alsa_handler()) {
-    const AlsaHandler drop = [](const char*, int, const char*, int, const char*, std::va_list) {};
-    alsa_handler_ = reinterpret_cast<void*>(set(drop));
-  }
-}
-
-PortAudio::Turn::~Turn() {
-  if (const SetAlsaHandler set = set_alsa_handler()) set(reinterpret_cast<AlsaHandler>(alsa_handler_));
 }
 
 PortAudio::PortAudio() {
   const Turn turn;
   silence_jack();
-  if (const PaError error = Pa_Initialize(); error != paNoError) {
-    throw DeviceError("PortAudio cannot be initialised: " + reason_of(error));
+  std::string problem;
+  if (objects() == 0) {
+    set_alsa_handler(drop_words);
+    problem = alsa_problem();
   }
+  if (problem.empty()) {
+    const PaError error = Pa_Initialize();
+    if (error != paNoError) problem = "PortAudio cannot be initialised: " + reason_of(error);
+  }
+  if (!problem.empty()) {
+    if (objects() == 0) set_alsa_handler(nullptr);
+    throw DeviceError(problem);
+  }
+  ++objects();
 }
 
 PortAudio::~PortAudio() {
   try {
     const Turn turn;
     Pa_Terminate();
+    if (--objects() == 0) set_alsa_handler(nullptr);
   } catch (const DeviceError&) {
     // A call hangs: so would this one. The system takes everything back when the program ends.
   }

@@ -13,8 +13,8 @@ namespace halotap::io {
 // calls hang with the sound server behind them, so that all of ours go through one lock that is waited for 2 s at most.
 // The devices are those of the moment at which the first of several objects was made.
 //
-// ALSA and JACK print tens of lines on standard error while they look for devices: their words are dropped, JACK's for
-// good. [control]
+// ALSA and JACK print tens of lines on standard error while they look for devices, and some when one fails: their words
+// are dropped, ALSA's until the last of the objects is gone, JACK's for good. [control]
 class PortAudio {
  public:
   // One call into the library, or several that belong together.
@@ -22,13 +22,9 @@ class PortAudio {
    public:
     // Throws DeviceError when another turn has not ended within 2 s.
     Turn();
-    ~Turn();
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
 
    private:
     std::unique_lock<std::timed_mutex> lock_;
-    void* alsa_handler_ = nullptr;  // of this thread, until the turn is over
   };
 
   // Throws DeviceError when the library cannot be initialised.

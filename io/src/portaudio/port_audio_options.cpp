@@ -44,4 +44,20 @@ PortAudioOptions take_port_audio_options(Address& address, double rate_hz, std::
   return options;
 }
 
+pipeline::LatencyTerm device_latency(const PortAudioStreamSpec& spec, std::optional<std::int64_t> stated_frames) {
+  pipeline::LatencyTerm term;
+  term.place = "device";
+  term.kind = pipeline::LatencyKind::kBuffering;
+  term.rate_hz = spec.rate_hz;
+  term.frames = std::max(stated_frames.value_or(0), spec.block_frames);
+  if (stated_frames) {
+    term.key = {"uri's block and latency"};
+    term.note = "as the device states it";
+  } else {
+    term.key = {"uri's block", 0, 1};
+    term.note = "a block, as the address states it; the device adds to that";
+  }
+  return term;
+}
+
 }  // namespace halotap::io

@@ -173,11 +173,13 @@ class PlaybackStream final : public DeviceStream {
 
   void start() override { stream_.start(); }
   bool is_active() override { return stream_.is_active(); }
+  std::int64_t latency_frames() const { return stream_.latency_frames(); }
 
  private:
   static int on_block(const void*, void* output, unsigned long frames, const PaStreamCallbackTimeInfo*,
-                      PaStreamCallbackFlags, void* behind) noexcept HALOTAP_NONBLOCKING {
-    static_cast<Playback*>(behind)->on_block(static_cast<float*>(output), static_cast<std::int64_t>(frames));
+                      PaStreamCallbackFlags flags, void* behind) noexcept HALOTAP_NONBLOCKING {
+    static_cast<Playback*>(behind)->on_block(static_cast<float*>(output), static_cast<std::int64_t>(frames),
+                                             monotonic_ns(), (flags & paOutputUnderflow) != 0);
     return paContinue;
   }
 
@@ -188,8 +190,11 @@ class PlaybackStream final : public DeviceStream {
 }  // namespace
 
 std::unique_ptr<DeviceStream> open_playback_stream(const PortAudioStreamSpec& spec,
-                                                   const std::shared_ptr<Playback>& playback) {
-  return std::make_unique<PlaybackStream>(spec, playback);
+                                                   const std::shared_ptr<Playback>& playback,
+                                                   std::atomic<std::int64_t>& latency_frames) {
+  auto stream = std::make_unique<PlaybackStream>(spec, playback);
+  latency_frames = stream->latency_frames();
+  return stream;
 }
 
 std::unique_ptr<DeviceStream> open_capture_stream(const PortAudioStreamSpec& spec,

@@ -29,8 +29,9 @@ std::unique_ptr<DeviceStream> open_capture_stream(const PortAudioStreamSpec& spe
                                                   const std::shared_ptr<Capture>& capture,
                                                   std::atomic<std::int64_t>& latency_frames);
 
-// Opens a device that plays what `playback` has. Throws likewise.
+// Opens a device that plays what `playback` has; `latency_frames` likewise. Throws likewise.
 std::unique_ptr<DeviceStream> open_playback_stream(const PortAudioStreamSpec& spec,
-                                                   const std::shared_ptr<Playback>& playback);
+                                                   const std::shared_ptr<Playback>& playback,
+                                                   std::atomic<std::int64_t>& latency_frames);
 
 }  // namespace halotap::io

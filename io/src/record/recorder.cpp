@@ -1,178 +1,69 @@
 #include "halotap/io/recorder.hpp"
 
-#include <sndfile.h>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <cmath>
-#include <cstddef>
-#include <thread>
+#include <optional>
+#include <utility>
 
 #include "halotap/pipeline/errors.hpp"
-#include "halotap/pipeline/ring.hpp"
-#include "live/gap_queue.hpp"
-#include "record/numbered.hpp"
-#include "sndfile/limits.hpp"
-#include "sndfile/reason.hpp"
+#include "record/wav_track.hpp"
 
 namespace halotap::io {
-namespace {
 
-using pipeline::ConfigError;
 using pipeline::DataError;
 
-constexpr double kRingSeconds = 2;
-// How long frames wait, and with that how many are lost when the program is killed.
-constexpr std::chrono::milliseconds kWriteEvery{50};
-
-struct Closer {
-  void operator()(SNDFILE* handle) const { sf_close(handle); }
-};
-using Handle = std::unique_ptr<SNDFILE, Closer>;
-
-}  // namespace
-
 struct Recorder::Impl {
-  Impl(const std::string& given_path, const SourceInfo& info)
-      : path(given_path),
-        channels(info.channels),
-        rate_hz(static_cast<int>(info.rate_hz)),
-        capacity(static_cast<std::int64_t>(kRingSeconds * info.rate_hz) + 1),
-        ring(channels, capacity),
-        room(static_cast<std::size_t>(capacity * channels)) {}
-
-  // From here on the thread's, once it runs, until it has ended.
-
-  void begin_file() {
-    handle.reset();
-    const std::string name = numbered(path, static_cast<std::int64_t>(files.size()) + 1);
-    SF_INFO format{};
-    format.samplerate = rate_hz;
-    format.channels = static_cast<int>(channels);
-    format.format = SF_FORMAT_RF64 | SF_FORMAT_FLOAT;  // a WAV of any length; plain WAV when it ends below 4 GiB
-    handle.reset(sf_open(name.c_str(), SFM_WRITE, &format));
-    if (!handle) throw DataError(name + ": cannot be written: " + reason_of(nullptr));
-    sf_command(handle.get(), SFC_RF64_AUTO_DOWNGRADE, nullptr, SF_TRUE);
-    sf_command(handle.get(), SFC_SET_UPDATE_HEADER_AUTO, nullptr, SF_TRUE);
-    files.push_back(name);
-  }
-
-  void run() {
-    for (bool last = false; !last;) {
-      // acquire, with finish's release: what was pushed before is in the ring
-      last = ended.load(std::memory_order_acquire);
-      if (error.empty()) {
-        try {
-          write_waiting();
-        } catch (const DataError& failure) {
-          error = failure.what();
-          has_failed.store(true, std::memory_order_relaxed);  // carries nothing but itself
-        }
-      }
-      if (!last) std::this_thread::sleep_for(kWriteEvery);
-    }
-    handle.reset();
-  }
-
-  void write_waiting() {
-    for (;;) {
-      // In this order: a file's end in front of a frame seen here is in the queue.
-      std::int64_t count = ring.readable_frames();
-      const PlacedGap* const next = gaps.front();
-      if (next != nullptr) count = std::min(count, next->at_frame - frames_taken);
-      if (count > 0) {
-        ring.pop(room.data(), count);
-        frames_taken += count;
-        // The count is what tells of a full disk.
-        const auto written = static_cast<std::int64_t>(sf_writef_float(handle.get(), room.data(), count));
-        frames_written += written;
-        if (written != count) throw DataError(files.back() + ": cannot be written: " + reason_of(handle.get()));
-      }
-      if (next == nullptr || next->at_frame > frames_taken) return;
-      gaps.pop();
-      begin_file();
-    }
-  }
-
-  const std::string path;
-  const std::int64_t channels;
-  const int rate_hz;
-  const std::int64_t capacity;
-  pipeline::Ring ring;
-  GapQueue gaps;
-  std::atomic<bool> ended{false};
-  std::atomic<bool> has_failed{false};
-
-  // The producer's.
-  std::int64_t frames_in = 0;
-  std::int64_t frames_pushed = 0;
-  bool gap_waits = false;
-
-  // The thread's.
-  std::vector<float> room;
-  Handle handle;
-  std::vector<std::string> files;
-  std::int64_t frames_taken = 0;
-  std::int64_t frames_written = 0;
-  std::string error;
-
-  std::thread thread;
+  std::optional<WavTrack> input;
+  std::optional<WavTrack> output;
+  bool has_input = false;  // since the last beginning
 };
 
-Recorder::Recorder(const std::string& path, const SourceInfo& info) {
-  if (path.size() <= kRecordingExtension.size() ||
-      path.substr(path.size() - kRecordingExtension.size()) != kRecordingExtension) {
-    throw ConfigError(path + ": record: expected a file name that ends in .wav");
+Recorder::Recorder(const RecorderSpec& spec, const SourceInfo& input, const pipeline::StageFormat& output)
+    : impl_(std::make_unique<Impl>()) {
+  if (!spec.input.empty()) {
+    impl_->input.emplace(WavTrackSpec{spec.input, "record.file", input.streams, input.channels, input.rate_hz});
   }
-  if (info.streams != 1) {
-    throw ConfigError(path + ": record: a WAV file holds 1 stream, got " + std::to_string(info.streams));
+  if (!spec.output.empty()) {
+    impl_->output.emplace(WavTrackSpec{spec.output, "record.output", output.streams, output.channels, output.rate_hz});
   }
-  if (info.channels > kMaxAudioChannels) {
-    throw ConfigError(path + ": record: a WAV file holds 1 to " + std::to_string(kMaxAudioChannels) +
-                      " channels, got " + std::to_string(info.channels));
-  }
-  if (!(info.rate_hz >= 1 && info.rate_hz <= kMaxAudioRateHz) || info.rate_hz != std::floor(info.rate_hz)) {
-    throw ConfigError(path + ": record: a WAV file's rate is a whole number of Hz from 1 to " +
-                      std::to_string(kMaxAudioRateHz));
-  }
-  impl_ = std::make_unique<Impl>(path, info);
 }
 
-Recorder::~Recorder() {
-  impl_->ended.store(true, std::memory_order_release);
-  if (impl_->thread.joinable()) impl_->thread.join();
-}
+Recorder::~Recorder() = default;
 
 void Recorder::begin() {
-  impl_->begin_file();
-  impl_->thread = std::thread([impl = impl_.get()] { impl->run(); });
+  if (impl_->input) impl_->input->begin();
+  if (impl_->output) impl_->output->begin();
 }
 
-void Recorder::push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {
-  Impl& impl = *impl_;
-  impl.frames_in += frames;
-  if (impl.gap_waits) {
-    // Where the next file's beginning cannot be told, the frames are dropped.
-    if (!impl.gaps.push({impl.frames_pushed, {}})) return;
-    impl.gap_waits = false;
-  }
-  const bool failed = impl.has_failed.load(std::memory_order_relaxed);
-  const std::int64_t accepted = failed ? 0 : std::min(frames, impl.ring.writable_frames());
-  impl.ring.push(samples, accepted);
-  impl.frames_pushed += accepted;
-  // Behind frames that are missing a recording cannot go on.
-  if (accepted < frames) impl.gap_waits = true;
+void Recorder::push_input(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {
+  impl_->has_input = impl_->has_input || frames > 0;
+  if (impl_->input) impl_->input->push(samples, frames);
 }
 
-void Recorder::begin_next() noexcept HALOTAP_NONBLOCKING { impl_->gap_waits = impl_->frames_in > 0; }
+void Recorder::push_output(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING {
+  if (impl_->output) impl_->output->push(samples, frames);
+}
 
-RecorderCounters Recorder::finish() {
-  Impl& impl = *impl_;
-  impl.ended.store(true, std::memory_order_release);
-  impl.thread.join();
-  if (!impl.error.empty()) throw DataError(impl.error);
-  return {impl.frames_in, impl.frames_written, impl.frames_in - impl.frames_written, impl.files};
+void Recorder::begin_next() noexcept HALOTAP_NONBLOCKING {
+  // Both in step, whatever came out of what went in: their files' numbers tell which belong together.
+  if (!std::exchange(impl_->has_input, false)) return;
+  if (impl_->input) impl_->input->begin_next();
+  if (impl_->output) impl_->output->begin_next();
+}
+
+RecorderReport Recorder::finish() {
+  RecorderReport report;
+  std::string failure;
+  const auto finish_track = [&failure](std::optional<WavTrack>& track, RecorderCounters& counters) {
+    if (!track) return;
+    try {
+      counters = track->finish();
+    } catch (const DataError& error) {
+      failure += (failure.empty() ? "" : "; ") + std::string(error.what());
+    }
+  };
+  finish_track(impl_->input, report.input);
+  finish_track(impl_->output, report.output);
+  if (!failure.empty()) throw DataError(failure);
+  return report;
 }
 
 }  // namespace halotap::io

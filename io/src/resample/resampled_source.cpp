@@ -3,6 +3,7 @@
 #include <soxr.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <sstream>
@@ -40,7 +41,8 @@ class ResampledSource final : public Source {
     input_.resize(static_cast<std::size_t>(kPieceFrames * frame_samples_));
     output_.resize(input_.size());
     if (info_.is_live) {
-      info_.latency_frames = frames_after(info_.latency_frames) + frames_held_back();
+      info_.latency.push_back(
+          {.place = "resampler", .frames = frames_held_back(), .rate_hz = rate_hz, .key = {"uri's rate and resample"}});
     }
   }
 
@@ -54,12 +56,27 @@ class ResampledSource final : public Source {
     Gap gap = std::exchange(gap_, {});
     gap.frames_lost = frames_after(gap.frames_lost);
     gap.frames_dropped = frames_after(gap.frames_dropped);
+    gap.frames_late = frames_after(gap.frames_late);
     resampler_ = new_resampler();
     input_at_ = kPieceFrames;
     frames_read_ = 0;
     frames_made_ = 0;
     source_ended_ = false;
     return gap;
+  }
+
+  // Output frame m stands for the instant m / rate_hz of its recording, so the filter's delay counts as waiting.
+  std::optional<pipeline::Instant> capture_time() const override {
+    const std::int64_t given = frames_made_ - (output_frames_ - output_at_);
+    if (!last_read_ || given == 0) return std::nullopt;
+    const double behind_s =
+        static_cast<double>(frames_read_ - 1) / from_hz_ - static_cast<double>(given - 1) / info_.rate_hz;
+    return *last_read_ - std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(behind_s));
+  }
+  // In frames of the output; those in the filter are not among them.
+  Waiting waiting() const override {
+    const Waiting waiting = source_->waiting();
+    return {frames_after(waiting.frames), frames_after(waiting.capacity_frames)};
   }
 
   using Source::read;
@@ -140,6 +157,7 @@ class ResampledSource final : public Source {
     if (!source_ended_) {
       const std::int64_t got =
           source_->read(&input_[static_cast<std::size_t>(filled_ * frame_samples_)], kPieceFrames - filled_);
+      if (got > 0) last_read_ = source_->capture_time();
       frames_read_ += got;
       filled_ += got;
       if (filled_ < kPieceFrames) {
@@ -199,6 +217,7 @@ class ResampledSource final : public Source {
   std::int64_t output_at_ = 0;
   std::int64_t output_frames_ = 0;
   std::int64_t frames_read_ = 0;
+  std::optional<pipeline::Instant> last_read_;  // when the last of them was captured
   std::int64_t frames_made_ = 0;
   bool source_ended_ = false;
   std::int64_t total_frames_ = 0;  // known once the source has ended

@@ -24,6 +24,8 @@ class SelectedSource : public Source {
   std::int64_t read(float* samples, std::int64_t frames) override { return read_as(samples, frames, float_frames_); }
   std::int64_t read(double* samples, std::int64_t frames) override { return read_as(samples, frames, double_frames_); }
   Gap take_gap() override { return source_->take_gap(); }
+  std::optional<pipeline::Instant> capture_time() const override { return source_->capture_time(); }
+  Waiting waiting() const override { return source_->waiting(); }
 
  private:
   template <class Real>

@@ -31,7 +31,9 @@ class Decimate final : public WindowStage<Gather> {
  public:
   explicit Decimate(std::int64_t factor) : factor_(factor) {}
 
-  StageOutput prepare(const StageFormat& input) override { return this->prepare_window(input, factor_); }
+  StageOutput prepare(const StageFormat& input) override {
+    return this->prepare_window(input, factor_, {"factor", 1, 1});
+  }
 
  private:
   std::int64_t factor_;

@@ -20,7 +20,9 @@ class Rms final : public WindowStage<RootMeanSquare> {
   explicit Rms(const RmsSpec& spec) : spec_(spec) {}
 
   StageOutput prepare(const StageFormat& input) override {
-    return prepare_window(input, std::max<std::int64_t>(1, std::llround(spec_.window_ms * input.rate_hz / 1e3)));
+    const double frame_ms = 1e3 / input.rate_hz;
+    const std::int64_t frames = std::max<std::int64_t>(1, std::llround(spec_.window_ms * input.rate_hz / 1e3));
+    return prepare_window(input, frames, {"window_ms", frame_ms, frame_ms});
   }
 
  private:

@@ -23,7 +23,8 @@ class Threshold final : public Stage {
     return {.channels = input.channels,
             .channel_names = input.channel_names,
             .latency_frames = std::max(min_on_frames_, min_off_frames_) - 1,
-            .events_a_frame = static_cast<std::int64_t>(samples_.size())};
+            .events_a_frame = static_cast<std::int64_t>(samples_.size()),
+            .latency_key = latency_key(1e3 / input.rate_hz)};
   }
 
   bool process(const float* frame, float* result, EventList& events) noexcept HALOTAP_NONBLOCKING override {
@@ -55,6 +56,15 @@ class Threshold final : public Stage {
   }
 
  private:
+  // A limit of the latency is one of both times, unless one of them is no wait at all.
+  LatencyKey latency_key(double frame_ms) const {
+    if (min_on_frames_ == 1 && min_off_frames_ == 1) return {};
+    const char* const name = min_off_frames_ == 1  ? "min_on_ms"
+                             : min_on_frames_ == 1 ? "min_off_ms"
+                                                   : "min_on_ms and min_off_ms";
+    return {name, frame_ms, frame_ms};
+  }
+
   struct Switch {
     bool is_above = false;          // hysteresis alone
     bool is_on = false;             // what comes out

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 #include "halotap/pipeline/stage.hpp"
@@ -37,13 +38,15 @@ class WindowStage : public Stage {
   void reset() noexcept HALOTAP_NONBLOCKING final { frames_ = 0; }
 
  protected:
-  StageOutput prepare_window(const StageFormat& input, std::int64_t frames) {
+  // `key` is the one that sets the window.
+  StageOutput prepare_window(const StageFormat& input, std::int64_t frames, LatencyKey key) {
     sums_.assign(static_cast<std::size_t>(input.frame_samples()), 0.0);
     window_frames_ = frames;
     return {.channels = input.channels,
             .channel_names = input.channel_names,
             .frames_merged = frames,
-            .latency_frames = frames - 1};
+            .latency_frames = frames - 1,
+            .latency_key = std::move(key)};
   }
 
  private:

@@ -46,6 +46,45 @@ TEST(JsonlSink, LeavesOutATimeThatIsNotKnown) {
   EXPECT_EQ(written(spec, {1}), "{\"frame\": 0, \"values\": [1]}\n");
 }
 
+TEST(JsonlSink, StaysJsonForTimesThatNoNumberHolds) {
+  SinkSpec spec;
+  spec.channels = 1;
+  spec.rate_hz = 1e-308;
+  spec.has_events = true;
+  const ScratchFolder folder;
+  const auto sink = open_sink(folder.file("y.jsonl"), spec);
+  const std::vector<float> samples(4);
+  sink->write(samples.data(), 4);
+  pipeline::StageEvent event;
+  event.name = "on";
+  event.time_s = INFINITY;
+  sink->write_event(event);
+  sink->finish();
+  std::istringstream lines(ScratchFolder::content(folder.file("y.jsonl")));
+  std::vector<nlohmann::json> objects;
+  for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(objects.size(), 5u);
+  EXPECT_TRUE(objects[3]["time_s"].is_null());
+  EXPECT_TRUE(objects[4]["time_s"].is_null());
+}
+
+TEST(JsonlSink, MarksFramesThatWereHeld) {
+  const ScratchFolder folder;
+  SinkSpec spec;
+  spec.channels = 1;
+  const auto sink = open_sink(folder.file("y.jsonl"), spec);
+  const std::vector<float> samples{5, 5};
+  sink->write(samples.data(), 1);
+  sink->write_held(samples.data(), 2);
+  sink->write(samples.data(), 1);
+  sink->finish();
+  EXPECT_EQ(ScratchFolder::content(folder.file("y.jsonl")),
+            "{\"frame\": 0, \"values\": [5]}\n"
+            "{\"frame\": 1, \"held\": true, \"values\": [5]}\n"
+            "{\"frame\": 2, \"held\": true, \"values\": [5]}\n"
+            "{\"frame\": 3, \"values\": [5]}\n");
+}
+
 TEST(JsonlSink, NamesValuesAndNumbersStreams) {
   SinkSpec spec;
   spec.channels = 1;
@@ -68,6 +107,29 @@ TEST(JsonlSink, StaysJsonForEveryValueAndName) {
   EXPECT_TRUE(object["values"]["c"].is_null());
   EXPECT_EQ(object["values"]["d"].get<float>(), 3e38f);
   EXPECT_EQ(object["values"].size(), 4u);
+}
+
+TEST(JsonlSink, WritesGapsWhicheverLinesAreAskedFor) {
+  for (const std::string lines : {"all", "frames", "events"}) {
+    const ScratchFolder folder;
+    SinkSpec spec;
+    spec.channels = 1;
+    spec.has_events = true;
+    const auto sink = open_sink(folder.file("y.jsonl") + "?lines=" + lines, spec);
+    sink->write_gap({.gap = {.frames_lost = 7, .frames_dropped = 8, .is_reopening = true},
+                     .at_frame = 5,
+                     .action = pipeline::OnGap::kFill,
+                     .frames_filled = 15,
+                     .first_frame = 3,
+                     .frames = 40});
+    sink->write_gap({.gap = {.frames_lost = 1}, .first_frame = 60});
+    sink->finish();
+    EXPECT_EQ(ScratchFolder::content(folder.file("y.jsonl")),
+              "{\"gap\": \"fill\", \"frame\": 3, \"frames\": 40, \"frames_lost\": 7, \"frames_dropped\": 8, "
+              "\"frames_filled\": 15, \"reopened\": true}\n"
+              "{\"gap\": \"reset\", \"frame\": 60, \"frames\": 0, \"frames_lost\": 1, \"frames_dropped\": 0, "
+              "\"frames_filled\": 0, \"reopened\": false}\n");
+  }
 }
 
 pipeline::StageEvent event_of(std::string_view name, std::int64_t frame, double time_s) {

@@ -101,7 +101,9 @@ TEST(Capture, TellsWhatTheClockMissesInFrontOfTheFramesBehindIt) {
   producer.deliver(480);
   producer.deliver(480);
   EXPECT_EQ(read(capture, 1, 100000), numbers(0, 24000));
-  EXPECT_NEAR(static_cast<double>(capture.take_gap().frames_lost), 9600, 1);
+  const Gap gap = capture.take_gap();
+  EXPECT_NEAR(static_cast<double>(gap.frames_lost), 9600, 1);
+  EXPECT_EQ(gap.frames_late, 0);
   EXPECT_EQ(read(capture, 1, 100000), numbers(24000 + 9600, 960));
 }
 
@@ -114,7 +116,90 @@ TEST(Capture, TellsALossAsSoonAsItIsKnownWhenTheReaderIsPastIt) {
   EXPECT_EQ(read(capture, 1, 100000).size(), 24480U);
   producer.deliver(480);
   EXPECT_TRUE(capture.is_at_gap());
+  const Gap gap = capture.take_gap();
+  EXPECT_NEAR(static_cast<double>(gap.frames_lost), 9600, 1);
+  EXPECT_EQ(gap.frames_late, 480) << "the block behind it was read before it was known";
+}
+
+std::int64_t ms(double milliseconds) { return static_cast<std::int64_t>(milliseconds * 1e6); }
+
+// 480 frames, 10 ms.
+void deliver(Capture& capture, std::int64_t now_ns) {
+  static const std::vector<float> block(480);
+  capture.on_block(block.data(), 480, now_ns, false);
+}
+
+std::int64_t captured_after_reading(Capture& capture, std::int64_t frames) {
+  std::vector<float> samples(static_cast<std::size_t>(frames));
+  EXPECT_EQ(capture.read(samples.data(), frames), frames);
+  return capture.captured_ns();
+}
+
+// A block that comes late, and those that come at once behind it, were captured when they should have been.
+TEST(Capture, DatesFramesByTheirCountAndNotByALateBlock) {
+  Capture capture(1, kRateHz, 100000);
+  for (int block = 1; block <= 10; ++block) deliver(capture, ms(10 * block));
+  for (int block = 11; block <= 16; ++block) deliver(capture, ms(160));
+  EXPECT_NEAR(captured_after_reading(capture, 480), ms(10), 2);
+  EXPECT_NEAR(captured_after_reading(capture, 240), ms(15), 2);
+  EXPECT_NEAR(captured_after_reading(capture, 240), ms(20), 2);
+  EXPECT_NEAR(captured_after_reading(capture, 9 * 480), ms(110), 2);
+  EXPECT_NEAR(captured_after_reading(capture, 5 * 480), ms(160), 2);
+}
+
+TEST(Capture, DatesFramesFromTheLeastLateBlock) {
+  Capture capture(1, kRateHz, 100000);
+  deliver(capture, ms(17));  // 7 ms late
+  deliver(capture, ms(20));
+  deliver(capture, ms(34));
+  EXPECT_NEAR(captured_after_reading(capture, 3 * 480), ms(30), 2);
+}
+
+TEST(Capture, DatesFramesAnewBehindALoss) {
+  Capture capture(1, kRateHz, 100000);
+  for (int block = 1; block <= 50; ++block) deliver(capture, ms(10 * block));
+  for (int block = 71; block <= 73; ++block) deliver(capture, ms(10 * block));  // 20 blocks never came
+  EXPECT_NEAR(captured_after_reading(capture, 50 * 480), ms(500), 2);
   EXPECT_NEAR(static_cast<double>(capture.take_gap().frames_lost), 9600, 1);
+  EXPECT_NEAR(captured_after_reading(capture, 480), ms(710), ms(0.03));
+  EXPECT_NEAR(captured_after_reading(capture, 2 * 480), ms(730), ms(0.03));
+}
+
+TEST(Capture, DatesFramesAnewBehindADropAndAReopening) {
+  Capture capture(1, kRateHz, 960);
+  for (int block = 1; block <= 5; ++block) deliver(capture, ms(10 * block));  // room for two
+  EXPECT_NEAR(captured_after_reading(capture, 960), ms(20), 2);
+  deliver(capture, ms(60));
+  EXPECT_EQ(capture.take_gap().frames_dropped, 3 * 480);
+  EXPECT_NEAR(captured_after_reading(capture, 480), ms(60), 2);
+  capture.on_reopen();
+  deliver(capture, ms(5000));
+  EXPECT_TRUE(capture.take_gap().is_reopening);
+  EXPECT_NEAR(captured_after_reading(capture, 480), ms(5000), ms(0.03));
+}
+
+// 500 ppm make 300 ms of ten minutes.
+TEST(Capture, KeepsDatingFramesOfAClockThatDrifts) {
+  for (const double drift : {-500e-6, 500e-6}) {
+    Capture capture(1, kRateHz, 100000);
+    for (int block = 1; block <= 60000; ++block) {
+      const std::int64_t now_ns = ms(10 * block * (1 + drift));
+      deliver(capture, now_ns);
+      ASSERT_NEAR(captured_after_reading(capture, 480), now_ns, ms(1)) << block;
+    }
+  }
+}
+
+// A clock that drifts has many lines in time. Gaps find room all the same when nobody reads for long.
+TEST(Capture, LeavesRoomForGapsWhereNobodyReads) {
+  Capture capture(1, kRateHz, 10000 * 480);
+  const auto at = [](std::int64_t block) { return ms(10 * static_cast<double>(block) * 1.0005); };
+  for (int block = 1; block <= 9000; ++block) deliver(capture, at(block));
+  for (int block = 9021; block <= 9023; ++block) deliver(capture, at(block));
+  EXPECT_EQ(capture.counters().frames_dropped, 0U);
+  captured_after_reading(capture, 9000 * 480);
+  EXPECT_NEAR(static_cast<double>(capture.take_gap().frames_lost), 9600, 50);
+  EXPECT_NEAR(captured_after_reading(capture, 3 * 480), at(9023), ms(1));
 }
 
 TEST(Capture, SaysThatTheDeviceWasReopened) {

@@ -61,12 +61,10 @@ class FakeStream final : public DeviceStream {
       std::vector<float> block(static_cast<std::size_t>(device_->block_frames), 1.0F);
       while (!stop_) {
         if (device_->delivers) {
-          if (device_->capture) {
-            const auto now = std::chrono::steady_clock::now().time_since_epoch();
-            device_->capture->on_block(block.data(), device_->block_frames,
-                                       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), false);
-          }
-          if (device_->playback) device_->playback->on_block(block.data(), device_->block_frames);
+          const auto now = std::chrono::steady_clock::now().time_since_epoch();
+          const std::int64_t now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+          if (device_->capture) device_->capture->on_block(block.data(), device_->block_frames, now_ns, false);
+          if (device_->playback) device_->playback->on_block(block.data(), device_->block_frames, now_ns, false);
           ++device_->blocks;
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -90,6 +88,7 @@ inline DeviceKeeperSpec fake_keeper(const std::shared_ptr<FakeDevice>& device) {
   spec.blocks = [device] { return device->blocks.load(); };
   spec.on_reopen = [device] {
     if (device->capture) device->capture->on_reopen();
+    if (device->playback) device->playback->on_reopen();
   };
   spec.quiet_limit = 100ms;
   spec.first_quiet_limit = 100ms;

@@ -52,6 +52,19 @@ TEST_F(LiveSourceTest, GivesWhatTheDeviceDelivers) {
   EXPECT_EQ(samples[0], 1.0F);
 }
 
+TEST_F(LiveSourceTest, TellsWhenItsFramesWereCapturedAndHowManyWait) {
+  device_->delivers = false;
+  const auto source = open();
+  std::array<float, 64> samples{};
+  EXPECT_FALSE(source->capture_time());
+  for (std::int64_t i = 1; i <= 3; ++i) device_->capture->on_block(samples.data(), 4, i * 1'000'000, false);
+  EXPECT_EQ(source->waiting().frames, 12);
+  EXPECT_EQ(source->waiting().capacity_frames, 100000);
+  ASSERT_EQ(source->read(samples.data(), 8), 8);
+  EXPECT_EQ(source->capture_time()->time_since_epoch(), 2ms);
+  EXPECT_EQ(source->waiting().frames, 4);
+}
+
 TEST_F(LiveSourceTest, ReturnsWithoutFramesFromADeviceThatHasNone) {
   device_->delivers = false;
   const auto source = open();

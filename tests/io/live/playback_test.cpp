@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -18,7 +19,7 @@ std::vector<float> counted(std::int64_t first, std::int64_t count) {
 
 std::vector<float> block_of(Playback& playback, std::int64_t channels, std::int64_t frames) {
   std::vector<float> samples(static_cast<std::size_t>(frames * channels), -1.0F);
-  playback.on_block(samples.data(), frames);
+  playback.on_block(samples.data(), frames, 0, false);
   return samples;
 }
 
@@ -58,6 +59,98 @@ TEST(Playback, PlaysAShortSoundWhenAllOfItIsWritten) {
   playback.end();
   EXPECT_EQ(block_of(playback, 1, 4), (std::vector<float>{1, 2, 3, 0}));
   EXPECT_EQ(playback.counters().frames_silent, 0U) << "silence behind the end is none";
+}
+
+// Whoever writes cannot wait: what comes while the reserve's time passes is then left in the ring.
+TEST(Playback, BeginsAReserveAfterTheFirstFrameOfALiveSource) {
+  Playback playback(2, 100, 15);
+  EXPECT_EQ(block_of(playback, 2, 10), std::vector<float>(20, 0.0F));
+  playback.write(counted(1, 20).data(), 10);
+  EXPECT_EQ(block_of(playback, 2, 10), std::vector<float>(20, 0.0F));
+  playback.write(counted(21, 20).data(), 10);
+  std::vector<float> expected(10, 0.0F);
+  for (const float sample : counted(1, 10)) expected.push_back(sample);
+  EXPECT_EQ(block_of(playback, 2, 10), expected);
+  EXPECT_EQ(playback.waiting_frames(), 15);
+  EXPECT_EQ(playback.counters().is_playing, 1U);
+  EXPECT_EQ(playback.counters().beginnings, 1U);
+  EXPECT_EQ(playback.counters().frames_silent, 0U) << "nothing was due before";
+}
+
+TEST(Playback, WaitsForTheReserveOfADeviceThatTakesManyBlocksAtOnce) {
+  Playback playback(1, 100, 20);
+  playback.write(counted(1, 5).data(), 5);
+  for (int block = 0; block < 8; ++block) EXPECT_EQ(block_of(playback, 1, 10), std::vector<float>(10, 0.0F));
+  playback.write(counted(6, 15).data(), 15);
+  EXPECT_EQ(block_of(playback, 1, 10), counted(1, 10));
+}
+
+TEST(Playback, BeginsLikewiseBehindAnUnderrunOfALiveSource) {
+  Playback playback(1, 100, 10);
+  playback.write(counted(1, 14).data(), 14);
+  block_of(playback, 1, 10);
+  block_of(playback, 1, 10);
+  EXPECT_EQ(block_of(playback, 1, 6), (std::vector<float>{11, 12, 13, 14, 0, 0}));
+  EXPECT_EQ(playback.counters().is_playing, 0U);
+  EXPECT_EQ(block_of(playback, 1, 5), std::vector<float>(5, 0.0F));
+  playback.write(counted(15, 30).data(), 30);
+  EXPECT_EQ(block_of(playback, 1, 10), std::vector<float>(10, 0.0F));
+  EXPECT_EQ(block_of(playback, 1, 2), counted(15, 2));
+  const PlaybackCounters counters = playback.counters();
+  EXPECT_EQ(counters.frames_silent, 2U + 5U + 10U);
+  EXPECT_EQ(counters.underruns, 1U);
+  EXPECT_EQ(counters.beginnings, 2U);
+  EXPECT_EQ(counters.frames_played, 16U);
+}
+
+TEST(Playback, CountsAnUnderrunOnceHoweverLongItIs) {
+  Playback playback(1, 10);
+  playback.write(counted(1, 6).data(), 6);
+  for (int block = 0; block < 5; ++block) block_of(playback, 1, 4);
+  playback.write(counted(7, 4).data(), 4);
+  for (int block = 0; block < 5; ++block) block_of(playback, 1, 4);
+  EXPECT_EQ(playback.counters().underruns, 2U);
+}
+
+TEST(Playback, GivesUpTheOldestWhenToldTo) {
+  Playback playback(1, 100, 0);
+  playback.write(counted(1, 50).data(), 50);
+  EXPECT_EQ(block_of(playback, 1, 4), counted(1, 4));
+  playback.discard(10);
+  playback.discard(20);
+  EXPECT_EQ(block_of(playback, 1, 4), counted(35, 4));
+  playback.discard(1000);
+  EXPECT_EQ(block_of(playback, 1, 4), std::vector<float>(4, 0.0F));
+  EXPECT_EQ(playback.counters().frames_discarded, 42U);
+  EXPECT_EQ(playback.counters().frames_played, 8U);
+}
+
+TEST(Playback, PlaysNothingThatCameForALostDeviceOfALiveSource) {
+  for (const bool is_live : {false, true}) {
+    Playback playback(1, 20, is_live ? std::optional<std::int64_t>(5) : std::nullopt);
+    playback.write(counted(1, 20).data(), 20);
+    block_of(playback, 1, 10);
+    playback.write(counted(21, 10).data(), 10);
+    playback.on_reopen();
+    if (is_live) {
+      EXPECT_EQ(block_of(playback, 1, 5), std::vector<float>(5, 0.0F));
+      EXPECT_EQ(playback.waiting_frames(), 0);
+      playback.write(counted(31, 10).data(), 10);
+      EXPECT_EQ(block_of(playback, 1, 6), (std::vector<float>{0, 0, 0, 0, 0, 31}));
+      EXPECT_EQ(playback.counters().underruns, 0U);
+    } else {
+      EXPECT_EQ(block_of(playback, 1, 5), counted(11, 5)) << "a recording goes on where it was";
+    }
+  }
+}
+
+TEST(Playback, PlaysOutTheRestOfALiveSourceAtOnce) {
+  Playback playback(1, 100, 50);
+  playback.write(counted(1, 3).data(), 3);
+  EXPECT_EQ(block_of(playback, 1, 2), (std::vector<float>{0, 0}));
+  playback.end();
+  EXPECT_EQ(block_of(playback, 1, 4), (std::vector<float>{1, 2, 3, 0}));
+  EXPECT_EQ(playback.counters().frames_silent, 0U);
 }
 
 TEST(Playback, PlaysEveryFrameInOrderBetweenTwoThreads) {

@@ -20,10 +20,11 @@ struct LiveEvent {
 
 class ScriptedSource final : public Source {
  public:
-  ScriptedSource(std::vector<LiveEvent> events, double rate_hz) : events_(events.begin(), events.end()) {
+  ScriptedSource(std::vector<LiveEvent> events, double rate_hz, bool is_live = true)
+      : events_(events.begin(), events.end()) {
     info_.channels = 1;
     info_.rate_hz = rate_hz;
-    info_.is_live = true;
+    info_.is_live = is_live;
   }
 
   const SourceInfo& info() const override { return info_; }

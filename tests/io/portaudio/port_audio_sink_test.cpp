@@ -22,6 +22,22 @@ SinkSpec sound(std::int64_t channels) {
   return spec;
 }
 
+TEST(PortAudioSink, SaysWhatAFrameWaitsForInRingAndDevice) {
+  const KeptDevice device;
+  for (const bool open : {true, false}) {
+    SinkSpec spec = sound(1);
+    spec.ring_capacity_ms = 100;
+    spec.open_device = open;
+    const auto sink = open_sink("portaudio://kept?block=240", spec);
+    EXPECT_TRUE(sink->sets_pace());
+    const std::vector<pipeline::LatencyTerm> latency = sink->latency();
+    ASSERT_EQ(latency.size(), 2U);
+    EXPECT_EQ(latency[0].frames, 4800) << "the ring is full as a rule";
+    EXPECT_GE(latency[1].frames, 240);
+    EXPECT_EQ(latency[1].key.name, open ? "uri's block and latency" : "uri's block");
+  }
+}
+
 TEST(PortAudioSink, PlaysWhatIsWrittenBitForBit) {
   for (const std::int64_t channels : {1, 3}) {
     KeptDevice device;
@@ -50,6 +66,32 @@ TEST(PortAudioSink, RefusesWhatItCannotPlay) {
   expect_error<DeviceError>([] { open_sink("portaudio://fed", sound(200)); }, {"expected 200 channels", "has 128"});
   expect_error<DeviceError>([] { open_sink("portaudio://nix", sound(1)); }, {"output device 'nix'", "0 'fed'"});
   expect_error<ConfigError>([] { open_sink("portaudio://default?rate=48000", sound(1)); }, {"'rate'", "block"});
+}
+
+TEST(PortAudioSink, RefusesOptionsOfDriftThatItCannotFollow) {
+  FedDevice device;
+  expect_error<ConfigError>([] { open_sink("portaudio://default?drift=yes", sound(1)); },
+                            {"drift", "refuse or correct", "'yes'"});
+  expect_error<ConfigError>([] { open_sink("portaudio://default?reserve_ms=20", sound(1)); },
+                            {"reserve_ms", "drift=correct"});
+  expect_error<ConfigError>([] { open_sink("portaudio://default?drift=correct&reserve_ms=-1", sound(1)); },
+                            {"reserve_ms", "-1"});
+}
+
+TEST(PortAudioSink, CorrectsDriftOnlyWhereASourceHasAClockOfItsOwn) {
+  FedDevice device;
+  SinkSpec spec = sound(1);
+  for (const bool is_live : {false, true}) {
+    spec.source_is_live = is_live;
+    const auto sink = open_sink("portaudio://default?drift=correct&reserve_ms=20", spec);
+    EXPECT_EQ(sink->sets_pace(), !is_live);
+    EXPECT_EQ(sink->played()->corrects_drift, is_live);
+    spec.open_device = false;
+    EXPECT_EQ(open_sink("portaudio://default?drift=correct", spec)->sets_pace(), !is_live);
+    spec.open_device = true;
+  }
+  expect_error<ConfigError>([&] { open_sink("portaudio://default", spec); },
+                            {"portaudio://default", "two clocks", "drift=correct"});
 }
 
 }  // namespace

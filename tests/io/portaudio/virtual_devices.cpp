@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -20,6 +21,9 @@ namespace halotap::io {
 namespace {
 
 constexpr int kPipeBytes = 1 << 20;
+// Always the same: JACK's list has room for eight servers, and one that was killed stays on it until the next of its
+// name.
+constexpr const char* kJackName = "halotap_test";
 
 pid_t spawn(const std::vector<std::string>& words) {
   std::vector<char*> argv;
@@ -177,5 +181,51 @@ void PulseServer::end() {
 void PulseServer::play(const std::string& wav) const { EXPECT_EQ(exit_code(spawn({"paplay", wav})), 0); }
 
 void PulseServer::signal(int number) const { kill(server_, number); }
+
+JackServer::JackServer()
+    : lock_(open((std::filesystem::temp_directory_path() / "halotap-test-jack.lock").c_str(),
+                 O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+  flock(lock_, LOCK_EX);
+  if (!is_installed("jackd") || !is_installed("jack_lsp")) {
+    missing_ = "jackd2 is not installed";
+    return;
+  }
+  use_configuration(folder_, "pcm.!default { type null }\n");
+  setenv("JACK_DEFAULT_SERVER", kJackName, 1);
+  start();
+}
+
+JackServer::~JackServer() {
+  end();
+  unsetenv("ALSA_CONFIG_PATH");
+  unsetenv("JACK_DEFAULT_SERVER");
+  close(lock_);
+}
+
+void JackServer::start() {
+  end();
+  server_ = spawn(
+      {"jackd", "--no-realtime", "-n", kJackName, "-d", "dummy", "-r", "48000", "-p", "256", "-C", "2", "-P", "2"});
+  for (int i = 0; i < 200; ++i) {
+    // The server answers before its device is there.
+    if (exit_code(spawn({"sh", "-c", "jack_lsp | grep -q system:capture_2"})) == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  missing_ = "jackd does not start here";
+}
+
+void JackServer::end() {
+  if (server_ < 0) return;
+  // So that it signs off from JACK's list of servers.
+  kill(server_, SIGCONT);
+  kill(server_, SIGTERM);
+  for (int i = 0; i < 200 && waitpid(server_, nullptr, WNOHANG) == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (i == 150) kill(server_, SIGKILL);
+  }
+  server_ = -1;
+}
+
+void JackServer::signal(int number) const { kill(server_, number); }
 
 }  // namespace halotap::io

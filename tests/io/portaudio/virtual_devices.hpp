@@ -79,4 +79,27 @@ class PulseServer {
   pid_t server_ = -1;
 };
 
+// A JACK server of its own with a device `system` of two channels each way at 48 kHz, which delivers silence. Its clock
+// is a thread that sleeps.
+class JackServer {
+ public:
+  JackServer();
+  ~JackServer();
+  JackServer(const JackServer&) = delete;
+  JackServer& operator=(const JackServer&) = delete;
+
+  // As PulseServer's.
+  const std::string& missing() const { return missing_; }
+  void signal(int number) const;
+  void start();
+
+ private:
+  void end();
+
+  int lock_ = -1;  // held while it is there: one server at a time, whoever else runs tests
+  test::ScratchFolder folder_;
+  std::string missing_;
+  pid_t server_ = -1;
+};
+
 }  // namespace halotap::io

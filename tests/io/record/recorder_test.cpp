@@ -6,19 +6,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
 #include <random>
+#include <utility>
 
 #include "expect_error.hpp"
 #include "halotap/io/endpoint.hpp"
 #include "halotap/io/session.hpp"
+#include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "live/fake_device.hpp"
 #include "live/scripted_source.hpp"
 #include "read_all.hpp"
 #include "scratch_folder.hpp"
+#include "session/session_parts.hpp"
 
 namespace halotap::io {
 namespace {
@@ -43,12 +47,12 @@ std::vector<float> counted(std::int64_t first, std::int64_t count) {
 TEST(Recorder, KeepsTheFramesAsTheyAre) {
   const ScratchFolder folder;
   const std::string path = folder.file("a.wav");
-  Recorder recorder(path, sound(2));
+  Recorder recorder({path, {}}, sound(2), {});
   recorder.begin();
   recorder.begin_next();  // nothing came before: no file ends
-  recorder.push(counted(1, 20).data(), 10);
-  recorder.push(counted(21, 200).data(), 100);
-  const RecorderCounters counters = recorder.finish();
+  recorder.push_input(counted(1, 20).data(), 10);
+  recorder.push_input(counted(21, 200).data(), 100);
+  const RecorderCounters counters = recorder.finish().input;
   EXPECT_EQ(counters.frames_in, 110);
   EXPECT_EQ(counters.frames_written, 110);
   EXPECT_EQ(counters.frames_dropped, 0);
@@ -60,16 +64,16 @@ TEST(Recorder, KeepsTheFramesAsTheyAre) {
 
 TEST(Recorder, BeginsAFileBehindEveryGap) {
   const ScratchFolder folder;
-  Recorder recorder(folder.file("a.wav"), sound(1));
+  Recorder recorder({folder.file("a.wav"), {}}, sound(1), {});
   recorder.begin();
-  recorder.push(counted(1, 5).data(), 5);
+  recorder.push_input(counted(1, 5).data(), 5);
   recorder.begin_next();
   recorder.begin_next();
-  recorder.push(counted(11, 7).data(), 7);
+  recorder.push_input(counted(11, 7).data(), 7);
   recorder.begin_next();
-  recorder.push(counted(21, 1).data(), 1);
+  recorder.push_input(counted(21, 1).data(), 1);
   recorder.begin_next();  // nothing comes any more
-  const RecorderCounters counters = recorder.finish();
+  const RecorderCounters counters = recorder.finish().input;
   const std::vector<std::string> files{folder.file("a.wav"), folder.file("a.2.wav"), folder.file("a.3.wav")};
   EXPECT_EQ(counters.files, files);
   EXPECT_EQ(read_all(*open_source(files[0], {})), counted(1, 5));
@@ -79,17 +83,67 @@ TEST(Recorder, BeginsAFileBehindEveryGap) {
 
 TEST(Recorder, DropsAndCountsWhatFindsNoRoom) {
   const ScratchFolder folder;
-  Recorder recorder(folder.file("a.wav"), sound(1));
+  Recorder recorder({folder.file("a.wav"), {}}, sound(1), {});
   recorder.begin();
   const std::vector<float> minute(60 * 8000, 1.0F);
-  recorder.push(minute.data(), 60 * 8000);  // the ring holds two seconds
+  recorder.push_input(minute.data(), 60 * 8000);  // the ring holds two seconds
   ASSERT_TRUE(comes_true([&] { return std::filesystem::file_size(folder.file("a.wav")) > 4 * 2 * 8000; }));
-  recorder.push(minute.data(), 10);
-  const RecorderCounters counters = recorder.finish();
+  recorder.push_input(minute.data(), 10);
+  const RecorderCounters counters = recorder.finish().input;
   EXPECT_EQ(counters.frames_in, 60 * 8000 + 10);
   EXPECT_EQ(counters.frames_in, counters.frames_written + counters.frames_dropped);
   EXPECT_EQ(counters.frames_written, 2 * 8000 + 1 + 10);
   EXPECT_EQ(counters.files.size(), 2U) << "behind what is missing a new file begins";
+}
+
+TEST(Recorder, KeepsTheOutputBesideTheInputAtItsOwnRate) {
+  const ScratchFolder folder;
+  const std::string path = folder.file("out.wav");
+  Recorder recorder({folder.file("in.wav"), path}, sound(1, 1000), {.channels = 3, .rate_hz = 100});
+  recorder.begin();
+  recorder.push_input(counted(1, 20).data(), 20);
+  recorder.push_output(counted(1, 6).data(), 2);
+  const RecorderReport report = recorder.finish();
+  EXPECT_EQ(report.input.frames_written, 20);
+  EXPECT_EQ(report.output.frames_written, 2);
+  EXPECT_EQ(report.output.files, std::vector<std::string>{path});
+  EXPECT_EQ(open_source(folder.file("in.wav"), {})->info().rate_hz, 1000);
+  const auto output = open_source(path, {});
+  EXPECT_EQ(output->info().rate_hz, 100);
+  EXPECT_EQ(output->info().channels, 3);
+  EXPECT_EQ(read_all(*output), counted(1, 6));
+}
+
+TEST(Recorder, KeepsTheOutputAlone) {
+  const ScratchFolder folder;
+  Recorder recorder({{}, folder.file("out.wav")}, sound(1), {.channels = 1, .rate_hz = 8000});
+  recorder.begin();
+  recorder.push_input(counted(1, 20).data(), 20);
+  recorder.push_output(counted(1, 6).data(), 6);
+  const RecorderReport report = recorder.finish();
+  EXPECT_EQ(report.input.files.size(), 0U);
+  EXPECT_EQ(read_all(*open_source(folder.file("out.wav"), {})), counted(1, 6));
+}
+
+// Files of the same number belong together, though nothing came out of what went into one of them.
+TEST(Recorder, NumbersTheFilesOfInputAndOutputAlike) {
+  const ScratchFolder folder;
+  Recorder recorder({folder.file("in.wav"), folder.file("out.wav")}, sound(1), {.channels = 1, .rate_hz = 800});
+  recorder.begin();
+  recorder.begin_next();  // nothing went in: no file ends
+  recorder.push_input(counted(1, 10).data(), 10);
+  recorder.push_output(counted(1, 1).data(), 1);
+  recorder.begin_next();
+  recorder.push_input(counted(11, 3).data(), 3);
+  recorder.begin_next();
+  recorder.push_input(counted(21, 20).data(), 20);
+  recorder.push_output(counted(2, 2).data(), 2);
+  const RecorderReport report = recorder.finish();
+  const std::vector<std::string> inputs{folder.file("in.wav"), folder.file("in.2.wav"), folder.file("in.3.wav")};
+  const std::vector<std::string> outputs{folder.file("out.wav"), folder.file("out.3.wav")};
+  EXPECT_EQ(report.input.files, inputs);
+  EXPECT_EQ(report.output.files, outputs);
+  EXPECT_EQ(read_all(*open_source(outputs[1], {})), counted(2, 2));
 }
 
 // A killed program leaves a file that a strict reader takes.
@@ -98,9 +152,9 @@ TEST(Recorder, LeavesWhatItWroteWhenTheProgramIsKilled) {
   const std::string path = folder.file("a.wav");
   const pid_t child = fork();
   if (child == 0) {
-    Recorder recorder(path, sound(1));
+    Recorder recorder({path, {}}, sound(1), {});
     recorder.begin();
-    recorder.push(counted(1, 5000).data(), 5000);
+    recorder.push_input(counted(1, 5000).data(), 5000);
     pause();
     _exit(0);
   }
@@ -142,9 +196,9 @@ class FullDisk {
 TEST(Recorder, SaysAtTheEndThatTheDiskFailed) {
   const ScratchFolder folder;
   const FullDisk disk(2048);
-  Recorder recorder(folder.file("a.wav"), sound(1));
+  Recorder recorder({folder.file("a.wav"), {}}, sound(1), {});
   recorder.begin();
-  recorder.push(counted(1, 1000).data(), 1000);
+  recorder.push_input(counted(1, 1000).data(), 1000);
   expect_error<DataError>([&] { recorder.finish(); }, {"a.wav", "cannot be written"});
 }
 
@@ -162,17 +216,20 @@ class KeepingSink final : public Sink {
   std::int64_t channels_;
 };
 
-std::vector<float> cochlea_of(Source& source, std::int64_t chunk_frames, const SessionSpec& spec) {
+std::vector<float> cochlea_of(Source& source, std::int64_t chunk_frames, const SessionSpec& spec,
+                              SessionReport* report = nullptr, const pipeline::Clock* clock = nullptr) {
   const pipeline::Model model =
       pipeline::load_model(std::filesystem::path(HALOTAP_SOURCE_DIR) / "configs" / "cochlea" / "model.yaml");
   pipeline::PipelineSpec pipeline_spec;
   pipeline_spec.backend = pipeline::Backend::kCpu;
   pipeline_spec.chunks.max_frames = chunk_frames;
+  pipeline_spec.clock = clock;
   pipeline::Pipeline pipeline(model, pipeline_spec);
   std::vector<float> bands;
   std::vector<std::unique_ptr<Sink>> sinks;
   sinks.push_back(std::make_unique<KeepingSink>(bands, model.stack->out_channels()));
-  run_session(source, pipeline, sinks, spec);
+  SessionReport result = run_session(source, pipeline, sinks, spec);
+  if (report != nullptr) *report = std::move(result);
   return bands;
 }
 
@@ -183,52 +240,161 @@ TEST(Recorder, FailsBesideADeviceThatIsLost) {
   ScriptedSource live(
       {{.frames = counted(1, 1000)}, {.then = [] { throw pipeline::DeviceError("the microphone was pulled out"); }}},
       48000);
-  Recorder recorder(folder.file("a.wav"), live.info());
+  Recorder recorder({folder.file("a.wav"), {}}, live.info(), {});
   SessionSpec spec;
   spec.recorder = &recorder;
   expect_error<pipeline::DeviceError>([&] { cochlea_of(live, 240, spec); },
                                       {"the microphone was pulled out", "a.wav", "cannot be written"});
 }
 
-TEST(Recorder, ReplayedGivesTheBitsOfTheLiveRun) {
-  const ScratchFolder folder;
+// A live run of sound with two gaps, and with invalid samples where asked for.
+std::vector<LiveEvent> sound_with_gaps(bool invalid) {
   std::vector<LiveEvent> events;
-  std::int64_t frames = 0;
   std::mt19937 random(9);
   std::uniform_real_distribution<float> sample(-1, 1);
   for (const std::int64_t block : {480, 17, 1, 960, 33, 2000}) {
     std::vector<float> sound_block(static_cast<std::size_t>(block));
     for (float& value : sound_block) value = sample(random);
+    if (invalid) sound_block[sound_block.size() / 2] = 3e38F;
     events.push_back({.frames = std::move(sound_block)});
     events.push_back({});
     if (block == 1) events.push_back({.gap = {.frames_lost = 100}});
-    frames += block;
+    if (block == 960) events.push_back({.gap = {.frames_dropped = 5000}});
   }
-  ScriptedSource live(std::move(events), 48000);
-  Recorder recorder(folder.file("a.wav"), live.info());
+  return events;
+}
+
+TEST(Recorder, ReplayedGivesTheBitsOfTheLiveRunUnderEveryPolicy) {
+  for (const pipeline::OnGap on_gap : {pipeline::OnGap::kReset, pipeline::OnGap::kMark, pipeline::OnGap::kFill}) {
+    for (const pipeline::OnInvalid on_invalid :
+         {pipeline::OnInvalid::kPass, pipeline::OnInvalid::kHold, pipeline::OnInvalid::kZero}) {
+      const ScratchFolder folder;
+      std::atomic<bool> stop{false};
+      std::vector<LiveEvent> events = sound_with_gaps(on_invalid != pipeline::OnInvalid::kPass);
+      events.push_back({.then = [&] { stop = true; }});
+      ScriptedSource live(std::move(events), 48000);
+      Recorder recorder({folder.file("a.wav"), {}}, live.info(), {});
+      SessionSpec spec;
+      spec.recorder = &recorder;
+      spec.stop = &stop;
+      spec.input = {on_gap, on_invalid};
+      spec.max_fill_frames = 1000;  // the first gap is filled, the second is too long
+      SessionReport report;
+      const std::vector<float> heard = cochlea_of(live, 240, spec, &report);
+      EXPECT_EQ(report.frames_in, 3491 + report.frames_filled);
+      EXPECT_EQ(report.frames_filled, on_gap == pipeline::OnGap::kFill ? 100 : 0);
+      EXPECT_EQ(report.gaps, 2);
+      EXPECT_EQ(report.recording.input.files.size(), on_gap == pipeline::OnGap::kReset  ? 3U
+                                                     : on_gap == pipeline::OnGap::kMark ? 1U
+                                                                                        : 2U);
+      EXPECT_EQ(report.recording.input.frames_written, report.frames_in);
+      ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * report.frames_in);
+
+      std::vector<float> replayed;
+      for (const std::string& file : report.recording.input.files) {
+        const std::vector<float> bands = cochlea_of(*open_source(file, {1, {}, 48000}), 64, {});
+        replayed.insert(replayed.end(), bands.begin(), bands.end());
+      }
+      ASSERT_EQ(replayed.size(), heard.size());
+      EXPECT_EQ(std::memcmp(replayed.data(), heard.data(), heard.size() * sizeof(float)), 0)
+          << pipeline::to_string(on_gap) << " " << pipeline::to_string(on_invalid);
+    }
+  }
+}
+
+// As behind a gap: the session stalls for 300 ms, and what cannot be on time any more is thrown away.
+TEST(Recorder, ReplayedGivesTheBitsOfARunThatSkippedFrames) {
+  const ScratchFolder folder;
+  const test::WoundClock clock;
+  ClockedSource live(clock, 48000);
+  live.on_read = [&clock, reads = 0]() mutable {
+    if (++reads == 20) clock.wind(std::chrono::milliseconds(300));
+  };
+  Recorder recorder({folder.file("a.wav"), {}}, live.info(), {});
   SessionSpec spec;
-  spec.max_frames = frames;
+  spec.max_frames = 30000;
   spec.recorder = &recorder;
-  const std::vector<float> heard = cochlea_of(live, 240, spec);
-  ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * frames);
+  spec.latency = {.budget_ms = 20, .on_miss = pipeline::OnMiss::kSkipToLatest, .miss_after = 1};
+  std::int64_t skipped = 0;
+  spec.on_skip = [&skipped](std::int64_t frames, std::int64_t) { skipped += frames; };
+  const std::vector<float> heard = cochlea_of(live, 240, spec, nullptr, &clock);
+  EXPECT_GT(skipped, 48 * 270);
+  ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * (30000 - skipped));
 
   std::vector<float> replayed;
   for (const std::string file : {"a.wav", "a.2.wav"}) {
     const std::vector<float> bands = cochlea_of(*open_source(folder.file(file), {1, {}, 48000}), 64, {});
     replayed.insert(replayed.end(), bands.begin(), bands.end());
   }
+  EXPECT_FALSE(std::filesystem::exists(folder.file("a.3.wav")));
   ASSERT_EQ(replayed.size(), heard.size());
   EXPECT_EQ(std::memcmp(replayed.data(), heard.data(), heard.size() * sizeof(float)), 0);
+}
+
+// Through stages that choose channels and make one frame of four: the output has a rate and channels of its own.
+pipeline::PipelineSpec with_stages() {
+  pipeline::PipelineSpec spec;
+  spec.backend = pipeline::Backend::kCpu;
+  pipeline::SelectSpec select;
+  select.channels = {"3", "17"};
+  pipeline::DecimateSpec decimate;
+  decimate.factor = 4;
+  spec.stages = {{"select", pipeline::select_stage(select)}, {"decimate", pipeline::decimate_stage(decimate)}};
+  return spec;
+}
+
+TEST(Recorder, KeepsTheOutputThatAReplayOfTheInputGivesBitForBit) {
+  const ScratchFolder folder;
+  std::vector<LiveEvent> events;
+  std::int64_t frames = 0;
+  std::mt19937 random(4);
+  std::uniform_real_distribution<float> sample(-1, 1);
+  for (const std::int64_t block : {480, 17, 1, 960, 2, 33, 2000}) {
+    std::vector<float> sound_block(static_cast<std::size_t>(block));
+    for (float& value : sound_block) value = sample(random);
+    events.push_back({.frames = std::move(sound_block)});
+    if (block <= 2 || block == 960) events.push_back({.gap = {.frames_lost = 100}});
+    frames += block;
+  }
+  const pipeline::Model model =
+      pipeline::load_model(std::filesystem::path(HALOTAP_SOURCE_DIR) / "configs" / "cochlea" / "model.yaml");
+  ScriptedSource live(std::move(events), 48000);
+  pipeline::PipelineSpec pipeline_spec = with_stages();
+  pipeline_spec.chunks.max_frames = 240;
+  pipeline::Pipeline pipeline(model, pipeline_spec);
+  Recorder recorder({folder.file("in.wav"), folder.file("out.wav")}, live.info(), pipeline.output());
+  SessionSpec spec;
+  spec.max_frames = frames;
+  spec.recorder = &recorder;
+  const RecorderReport report = run_session(live, pipeline, {}, spec).recording;
+  EXPECT_EQ(report.input.files.size(), 4U);
+  EXPECT_EQ(report.output.files.size(), 4U);
+  EXPECT_GT(report.output.frames_written, 0);
+
+  for (const std::string number : {"", ".2", ".3", ".4"}) {
+    const auto source = open_source(folder.file("in" + number + ".wav"), {1, {}, 48000});
+    std::vector<float> replayed;
+    std::vector<std::unique_ptr<Sink>> sinks;
+    sinks.push_back(std::make_unique<KeepingSink>(replayed, 2));
+    pipeline::Pipeline again(model, with_stages());
+    run_session(*source, again, sinks, {});
+    const auto output = open_source(folder.file("out" + number + ".wav"), {});
+    EXPECT_EQ(output->info().rate_hz, 12000);
+    EXPECT_EQ(output->info().channels, 2);
+    const std::vector<float> recorded = read_all(*output);
+    ASSERT_EQ(recorded.size(), replayed.size()) << number;
+    EXPECT_EQ(std::memcmp(recorded.data(), replayed.data(), recorded.size() * sizeof(float)), 0) << number;
+  }
 }
 
 // What is refused before a run begins costs no older recording.
 TEST(Recorder, TouchesNoFileBeforeTheRun) {
   const ScratchFolder folder;
   const std::string path = folder.file("a.wav");
-  { Recorder recorder(path, sound(1)); }
+  { Recorder recorder({path, {}}, sound(1), {}); }
   EXPECT_FALSE(std::filesystem::exists(path));
   ScriptedSource live({{.frames = counted(1, 10)}}, 48000);
-  Recorder recorder(path, live.info());
+  Recorder recorder({path, {}}, live.info(), {});
   SessionSpec spec;
   spec.recorder = &recorder;
   spec.speed = 1.0;  // which a live source refuses
@@ -238,14 +404,27 @@ TEST(Recorder, TouchesNoFileBeforeTheRun) {
 
 TEST(Recorder, RefusesWhatAWavFileCannotHold) {
   const ScratchFolder folder;
-  expect_error<ConfigError>([&] { Recorder(folder.file("a.flac"), sound(1)); }, {"a.flac", "record", ".wav"});
-  expect_error<ConfigError>([&] { Recorder(folder.file("a.wav"), sound(1, 0.5)); }, {"record", "Hz"});
-  expect_error<ConfigError>([&] { Recorder(folder.file("a.wav"), sound(2000)); }, {"record", "got 2000"});
+  expect_error<ConfigError>([&] { Recorder({folder.file("a.flac"), {}}, sound(1), {}); }, {"a.flac", "record", ".wav"});
+  expect_error<ConfigError>([&] { Recorder({folder.file("a.wav"), {}}, sound(1, 0.5), {}); }, {"record", "Hz"});
+  expect_error<ConfigError>([&] { Recorder({folder.file("a.wav"), {}}, sound(2000), {}); }, {"record", "got 2000"});
   SourceInfo many = sound(1);
   many.streams = 3;
-  expect_error<ConfigError>([&] { Recorder(folder.file("a.wav"), many); }, {"record", "1 stream", "got 3"});
-  expect_error<DataError>([&] { Recorder(folder.file("none/a.wav"), sound(1)).begin(); },
-                          {"none/a.wav", "cannot be written"});
+  expect_error<ConfigError>([&] { Recorder({folder.file("a.wav"), {}}, many, {}); }, {"record", "1 stream", "got 3"});
+  expect_error<ConfigError>(
+      [&] {
+        Recorder({{}, folder.file("o.wav")}, sound(1), {.channels = 2000, .rate_hz = 100});
+      },
+      {"o.wav", "record.output", "1 to 1024 channels", "got 2000"});
+  expect_error<ConfigError>(
+      [&] {
+        Recorder({{}, folder.file("o.wav")}, sound(1), {.channels = 1, .rate_hz = 12.5});
+      },
+      {"o.wav", "record.output", "whole number of Hz", "got 12.5"});
+  expect_error<DataError>(
+      [&] {
+        Recorder({folder.file("none/a.wav"), {}}, sound(1), {}).begin();
+      },
+      {"none/a.wav", "cannot be written"});
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "halotap/pipeline/errors.hpp"
 #include "live/scripted_source.hpp"
 #include "read_all.hpp"
+#include "session/session_parts.hpp"
 
 namespace halotap::io {
 namespace {
@@ -167,6 +168,22 @@ TEST(ResampledSource, GivesOfALiveSourceBetweenTwoGapsWhatARecordingOfItWouldGiv
   }
 }
 
+// Output frame m is whole at the instant (m + 1) / rate, give or take a frame of the input.
+TEST(ResampledSource, DatesTheFramesOfALiveSourceByTheInstantsThatTheyStandFor) {
+  const test::WoundClock clock;
+  const pipeline::Instant start = clock.now();
+  const auto source = resampled(std::make_unique<ClockedSource>(clock, 44100), 48000);
+  EXPECT_FALSE(source->capture_time());
+  std::vector<float> samples(1000);
+  for (std::int64_t given = 0; given < 48000;) {
+    const std::int64_t got = source->read(samples.data(), 1000);
+    given += got;
+    if (got == 0) continue;
+    const double at_s = std::chrono::duration<double>(*source->capture_time() - start).count();
+    ASSERT_NEAR(at_s, static_cast<double>(given) / 48000, 1.0 / 44100) << given;
+  }
+}
+
 // What has gone in and not come out never exceeds the latency that a live source states.
 TEST(ResampledSource, StatesTheFramesItHoldsBackOfALiveSource) {
   for (const auto& [from_hz, to_hz] : {std::pair{48000.0, 16000.0}, {44100.0, 48000.0}}) {
@@ -185,8 +202,58 @@ TEST(ResampledSource, StatesTheFramesItHoldsBackOfALiveSource) {
       got += source->read(room.data(), 8192);
       most = std::max(most, static_cast<double>(delivered) * to_hz / from_hz - static_cast<double>(got));
     }
-    EXPECT_LE(most, static_cast<double>(source->info().latency_frames));
-    EXPECT_GT(most, 0.5 * static_cast<double>(source->info().latency_frames));
+    ASSERT_EQ(source->info().latency.size(), 1U);
+    const pipeline::LatencyTerm& term = source->info().latency.front();
+    EXPECT_EQ(term.place, "resampler");
+    EXPECT_EQ(term.kind, pipeline::LatencyKind::kAlgorithmic);
+    EXPECT_EQ(term.rate_hz, to_hz);
+    EXPECT_LE(most, static_cast<double>(term.frames));
+    EXPECT_GT(most, 0.5 * static_cast<double>(term.frames));
+  }
+}
+
+// Measured: clicks go in, and come out that much later, at the instants that their frames stand for.
+TEST(ResampledSource, DelaysAClickOfALiveSourceByNoMoreThanItStates) {
+  constexpr std::int64_t kBlock = 7;
+  constexpr std::int64_t kClicks = 40;
+  constexpr std::int64_t kFirst = 3000;
+  constexpr std::int64_t kEvery = 4999;  // wherever they fall in libsoxr's blocks
+  for (const auto& [from_hz, to_hz] : {std::pair{48000.0, 16000.0}, {44100.0, 48000.0}}) {
+    const double ratio = to_hz / from_hz;
+    std::vector<float> clicks(static_cast<std::size_t>(kFirst + kEvery * kClicks + 8000));
+    for (std::int64_t click = 0; click < kClicks; ++click) {
+      clicks[static_cast<std::size_t>(kFirst + click * kEvery)] = 1;
+    }
+    std::vector<LiveEvent> events;
+    std::int64_t delivered = 0;
+    for (std::size_t at = 0; at + kBlock <= clicks.size(); at += kBlock) {
+      const auto begin = clicks.begin() + static_cast<std::ptrdiff_t>(at);
+      events.push_back({.frames = {begin, begin + kBlock}, .then = [&delivered] { delivered += kBlock; }});
+      events.push_back({});
+    }
+    const auto source = resampled(std::make_unique<ScriptedSource>(std::move(events), from_hz), to_hz);
+    std::vector<float> out;
+    std::vector<std::int64_t> delivered_at;  // when each frame of `out` came
+    std::vector<float> room(8192);
+    while (delivered + kBlock <= static_cast<std::int64_t>(clicks.size())) {
+      const std::int64_t got = source->read(room.data(), 8192);
+      out.insert(out.end(), room.begin(), room.begin() + got);
+      delivered_at.insert(delivered_at.end(), static_cast<std::size_t>(got), delivered);
+    }
+
+    double longest = 0;
+    for (std::int64_t click = 0; click < kClicks; ++click) {
+      const std::int64_t frame = kFirst + click * kEvery;
+      const std::int64_t expected = std::llround(static_cast<double>(frame) * ratio);
+      ASSERT_LT(static_cast<std::size_t>(expected) + 3, out.size());
+      const auto near = out.begin() + expected - 3;
+      EXPECT_EQ(std::max_element(near, near + 7) - out.begin(), expected) << click;
+      const std::int64_t came = delivered_at[static_cast<std::size_t>(expected)] - frame;
+      longest = std::max(longest, static_cast<double>(came) * ratio);
+    }
+    const auto stated = static_cast<double>(source->info().latency.front().frames);
+    EXPECT_LE(longest, stated + kBlock * ratio);
+    EXPECT_GT(longest, 0.9 * stated);
   }
 }
 

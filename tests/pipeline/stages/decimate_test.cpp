@@ -44,6 +44,17 @@ TEST(DecimateStage, KeepsANaNInItsWindow) {
   }
 }
 
+TEST(DecimateStage, SaysWhichFactorGivesALatency) {
+  const LatencyKey key = decimate_stage({.factor = 7})()->prepare({.channels = 1, .rate_hz = 48000}).latency_key;
+  EXPECT_EQ(key.name, "factor");
+  for (const std::int64_t frames : {0, 1, 100}) {
+    EXPECT_EQ(
+        test::latency_for(key, frames,
+                          [](double value) { return decimate_stage({.factor = static_cast<std::int64_t>(value)}); }),
+        frames);
+  }
+}
+
 TEST(DecimateStage, RefusesFactorsOutOfRange) {
   EXPECT_EQ(config_error([] { decimate_stage({}); }), "factor: expected an integer from 1 to 1073741824, got 0");
 }

@@ -29,6 +29,14 @@ TEST(RmsStage, RoundsItsWindowToWholeFrames) {
   EXPECT_EQ(rms_stage({.window_ms = 10})()->prepare({.channels = 1, .rate_hz = 1000}).latency_frames, 9);
 }
 
+TEST(RmsStage, SaysWhichWindowGivesALatency) {
+  const LatencyKey key = rms_stage({.window_ms = 10})()->prepare({.channels = 1, .rate_hz = 48000}).latency_key;
+  EXPECT_EQ(key.name, "window_ms");
+  for (const std::int64_t frames : {0, 1, 100}) {
+    EXPECT_EQ(test::latency_for(key, frames, [](double value) { return rms_stage({.window_ms = value}); }), frames);
+  }
+}
+
 TEST(RmsStage, KeepsWhatIsNotFiniteInItsWindow) {
   const std::vector<float> results = run_stage(rms_stage({.window_ms = 2}), 1000, {NAN, 1, 2, 2, 1, -INFINITY, 3, 3});
   EXPECT_TRUE(std::isnan(results[0]));

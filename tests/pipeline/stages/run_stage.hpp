@@ -45,6 +45,13 @@ inline std::vector<float> run_stage(const pipeline::StageMaker& make, double rat
   return run_stage(make, {.channels = 1, .rate_hz = rate_hz}, samples).results;
 }
 
+// The latency in frames of a stage at 48 kHz when its key has the value that LatencyKey states for `frames` frames.
+template <typename Make>
+std::int64_t latency_for(const pipeline::LatencyKey& key, std::int64_t frames, Make make_with) {
+  const double value = key.at_zero + key.per_step * static_cast<double>(frames / key.step_frames);
+  return make_with(value)()->prepare({.channels = 1, .rate_hz = 48000}).latency_frames;
+}
+
 // The message with which `call` throws ConfigError; empty when it does not.
 template <typename Call>
 std::string config_error(Call call) {

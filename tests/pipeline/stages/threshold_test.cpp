@@ -47,6 +47,24 @@ TEST(ThresholdStage, CountsTheTimeBetweenTheLevelsWithTheStateThatLasts) {
             std::vector<std::string>{"on 0"});
 }
 
+TEST(ThresholdStage, SaysWhichTimesGiveALatency) {
+  const auto key_of = [](double min_on_ms, double min_off_ms) {
+    return threshold_stage({.on = 1, .min_on_ms = min_on_ms, .min_off_ms = min_off_ms})()
+        ->prepare({.channels = 1, .rate_hz = 48000})
+        .latency_key;
+  };
+  EXPECT_EQ(key_of(0, 0).name, "");
+  EXPECT_EQ(key_of(20, 0).name, "min_on_ms");
+  EXPECT_EQ(key_of(0, 20).name, "min_off_ms");
+  EXPECT_EQ(key_of(20, 10).name, "min_on_ms and min_off_ms");
+  for (const std::int64_t frames : {0, 1, 100}) {
+    EXPECT_EQ(test::latency_for(
+                  key_of(20, 10), frames,
+                  [](double value) { return threshold_stage({.on = 1, .min_on_ms = value, .min_off_ms = value}); }),
+              frames);
+  }
+}
+
 TEST(ThresholdStage, RoundsTimesUpToWholeFrames) {
   const auto frames_until_on = [](double min_on_ms, double rate_hz) {
     const auto results =

@@ -20,6 +20,7 @@ struct SourceRequest {
   // one line, of a device that is lost or back, from a thread of the source's.
   double ring_capacity_ms = 500;
   std::function<void(const std::string&)> on_note = {};
+  bool open_device = true;  // false: left alone; the source only says what its address states, and no frame comes
 };
 
 // Opens `address`: a path, told by its extension, or `scheme://path?option=value&...` (docs/endpoints.md lists schemes
@@ -34,13 +35,18 @@ std::unique_ptr<Source> open_source(const std::string& address, const SourceRequ
 std::unique_ptr<Sink> open_sink(const std::string& address, const SinkSpec& spec);
 
 // Throws ConfigError when an output address names the same file as an input, or as another output. Inputs that are no
-// files are passed over. `recording`, unless empty, is a Recorder's path: an output too, and so is every file that it
-// may begin behind a gap. [control]
+// files are passed over. `recordings` are a Recorder's paths: outputs too, and so is every file that each may begin
+// behind a gap. [control]
 void refuse_overwriting(const std::vector<std::string>& inputs, std::vector<std::string> outputs,
-                        const std::string& recording = {});
+                        const std::vector<std::string>& recordings = {});
 
 // The address of the file `path` under `scheme`, whatever characters the path holds. [any thread]
 std::string file_address(const std::string& scheme, const std::string& path);
+
+// Whether an address names a device. Throws ConfigError for one that no source, or no sink, of this build has; its
+// options are not looked at. [any thread]
+bool is_device_source(const std::string& address);
+bool is_device_sink(const std::string& address);
 
 // Whether an output's address stands for standard output ("-", "jsonl://-"). [any thread]
 bool is_standard_output(const std::string& address);

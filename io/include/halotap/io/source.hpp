@@ -1,9 +1,14 @@
 // Where frames come from.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "halotap/pipeline/clock.hpp"
+#include "halotap/pipeline/latency_term.hpp"
 
 namespace halotap::io {
 
@@ -20,9 +25,9 @@ struct SourceInfo {
   std::int64_t frames = -1;                // a stream's length; -1 when not known before the end
   std::vector<std::string> channel_names;  // empty when the source names none
   Arrangement arrangement = Arrangement::kFramesChannels;
-  bool is_live = false;             // frames come as they are made, and nobody can make them wait
-  std::int64_t latency_frames = 0;  // of a live source: from an instant to its frame's delivery, as the device states
-                                    // it, with the delay of a resampler
+  bool is_live = false;  // frames come as they are made, and nobody can make them wait
+  // Of a live source: what a frame waits for from its instant until it is read. Keys lead on from `source`.
+  std::vector<pipeline::LatencyTerm> latency;
 };
 
 // Frames of a live source that are missing in front of a frame.
@@ -30,14 +35,22 @@ struct Gap {
   std::int64_t frames_lost = 0;     // the device never delivered them; an estimate, from the clock
   std::int64_t frames_dropped = 0;  // it did, into a ring that was full
   bool is_reopening = false;        // the device was lost, and is back
+  std::int64_t frames_late = 0;     // found so late that it may lie in front of so many frames that were read before
 
   bool exists() const { return frames_lost > 0 || frames_dropped > 0 || is_reopening; }
   Gap& operator+=(const Gap& other) {
     frames_lost += other.frames_lost;
     frames_dropped += other.frames_dropped;
     is_reopening = is_reopening || other.is_reopening;
+    frames_late = std::max(frames_late, other.frames_late);
     return *this;
   }
+};
+
+// Frames that wait between a device and whoever reads, and how many may.
+struct Waiting {
+  std::int64_t frames = 0;
+  std::int64_t capacity_frames = 0;  // 0: nothing ever waits
 };
 
 // Delivers frames of one or more streams that run side by side, in order, once.
@@ -58,6 +71,11 @@ class Source {
 
   // What is missing in front of the next frame that read gives; tells it once.
   virtual Gap take_gap() { return {}; }
+
+  // Of a live source: when the last frame that read gave was meant to come from its device, by the count of frames
+  // since the last gap. It does not depend on when a late block brought it. None before the first frame.
+  virtual std::optional<pipeline::Instant> capture_time() const { return std::nullopt; }
+  virtual Waiting waiting() const { return {}; }
 
   // The same in double, for comparing with float64 expectations: a source whose data is wider than float32 gives it
   // unrounded; the others widen what read gives.

@@ -37,6 +37,12 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
+// Chunks took longer than their budget, where the configuration says that this ends the run.
+class BudgetError : public Error {
+ public:
+  using Error::Error;
+};
+
 // What run-time calls return; they never throw.
 enum class [[nodiscard]] Status{
     kOk,

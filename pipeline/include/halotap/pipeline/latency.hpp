@@ -3,7 +3,11 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+
+#include "halotap/kernels/annotations.hpp"
+#include "halotap/pipeline/telemetry.hpp"
 
 namespace halotap::pipeline {
 
@@ -12,12 +16,14 @@ namespace halotap::pipeline {
 // Not shared between threads. [worker]
 class LatencyHistogram {
  public:
-  void record(std::chrono::nanoseconds duration) noexcept;
+  void record(std::chrono::nanoseconds duration) noexcept HALOTAP_NONBLOCKING;
 
   std::uint64_t count() const noexcept { return count_; }
   // The smallest recorded step that at least `fraction` (0 to 1) of the durations do not exceed; 0 when empty.
   std::chrono::nanoseconds quantile(double fraction) const noexcept;
   std::chrono::nanoseconds max() const noexcept { return max_; }
+  // All that, in one pass over the steps; no misses.
+  LatencyFigures figures() const noexcept HALOTAP_NONBLOCKING;
 
  private:
   static constexpr int kStepBits = 6;
@@ -25,6 +31,7 @@ class LatencyHistogram {
   static constexpr std::size_t kBuckets = (kRangeBits - kStepBits + 1) << kStepBits;
   static std::size_t bucket_of(std::uint64_t nanoseconds) noexcept;
   static std::uint64_t upper_bound_of(std::size_t bucket) noexcept;
+  std::uint64_t rank_of(double fraction) const noexcept;
 
   std::array<std::uint64_t, kBuckets> counts_{};
   std::uint64_t count_ = 0;

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "halotap/kernels/annotations.hpp"
+#include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/engine.hpp"
+#include "halotap/pipeline/latency_term.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/stage.hpp"
 #include "halotap/pipeline/telemetry.hpp"
@@ -40,6 +42,7 @@ struct PipelineSpec {
   std::int64_t ring_capacity_frames = 1024;  // raised to the longest chunk when smaller
   std::int64_t worker_threads = 0;           // as in EngineSpec
   std::vector<StageEntry> stages = {};       // what follows the engine, in order
+  const Clock* clock = nullptr;              // what dates the steps, outliving the pipeline; null: the system's
 };
 
 // Takes blocks of any size on one side, gives results chunk by chunk on the other.
@@ -50,8 +53,8 @@ struct PipelineSpec {
 // fastest. One producer and one worker thread, which may be the same. After construction nothing allocates.
 class Pipeline {
  public:
-  // Throws what Engine::prepare throws, ConfigError for a spec out of range, and, naming the stage, what its maker and
-  // its prepare throw as ConfigError. [control]
+  // Throws what Engine::prepare throws, ConfigError for a spec out of range or a ring and chunks that do not fit in
+  // this machine's memory, and, naming the stage, what its maker and its prepare throw as ConfigError. [control]
   Pipeline(const Model& model, const PipelineSpec& spec);
   ~Pipeline();
 
@@ -68,7 +71,12 @@ class Pipeline {
     const float* samples = nullptr;  // [frames_out, streams, output().channels], valid until the next call
     Status status = Status::kOk;     // kDeviceFailed: nothing came out, and nothing will
     std::span<const StageEvent> events = {};  // of the stages, in order; valid until the next call
+    Instant begun = {};                       // when it was taken from the ring,
+    Instant computed = {};                    // left the engine,
+    Instant staged = {};                      // and left the stages
   };
+  // Frames that the ring lacks for the next chunk; 0: step has one. [worker]
+  std::int64_t missing_frames() const noexcept HALOTAP_NONBLOCKING;
   // Processes one chunk if the ring holds it. [worker]
   Step step() noexcept HALOTAP_NONBLOCKING;
   // Ends the recording, one piece a call, once the producer has stopped: first the last, shorter chunks, then the
@@ -80,10 +88,12 @@ class Pipeline {
   const StageFormat& output() const noexcept;
   // Frames that come out for so many frames of a whole recording. [any thread]
   std::int64_t output_frames(std::int64_t input_frames) const noexcept;
-  // Frames of input by which a result may come late: the engine's lookahead and the latency of every stage. What a
-  // frame waits for its chunk to fill is not in it. [any thread]
-  std::int64_t latency_frames() const noexcept;
+  // What a frame waits for here, in frames of the input: the rest of its chunk, the model's lookahead, every stage. All
+  // of it is algorithmic. [any thread]
+  const std::vector<LatencyTerm>& latency() const noexcept;
 
+  // As its spec has it. [any thread]
+  const Clock& clock() const noexcept HALOTAP_NONBLOCKING;
   // The engine inside, for its constants and counters. [any thread]
   const Engine& engine() const noexcept;
   // A consistent snapshot. [any thread]

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "halotap/kernels/annotations.hpp"
+#include "halotap/pipeline/latency_term.hpp"
 
 namespace halotap::pipeline {
 
@@ -31,6 +32,7 @@ struct StageOutput {
   std::int64_t frames_merged = 1;               // input frames that one output frame stands for, at least 1
   std::int64_t latency_frames = 0;              // input frames by which a result or an event may come late, at least 0
   std::int64_t events_a_frame = 0;              // the most events that one call of process or flush adds
+  LatencyKey latency_key = {};                  // which of the stage's keys sets latency_frames: "factor"
 };
 
 // Something that a stage noticed, at one frame of one stream.

@@ -2,7 +2,9 @@
 // flight; frames that a stage merges are a cause of their own.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace halotap::pipeline {
 
@@ -35,6 +37,31 @@ struct StageCounters {
   std::uint64_t frames_in_flight = 0;  // taken, waiting for later frames
   std::uint64_t events = 0;
   std::uint64_t events_dropped = 0;  // more than the stage announced
+};
+
+// A chunk's way through the machine: waiting for its session, in the device and in rings; the engine; the stages; the
+// sinks; and all of it.
+enum class LatencyPart { kSource, kEngine, kStages, kSinks, kWhole };
+inline constexpr std::size_t kLatencyParts = 5;
+std::string_view to_string(LatencyPart part);  // "source"
+
+// How long chunks were on a part of their way. A quantile is at most 1.6 % above the true one.
+struct LatencyFigures {
+  std::uint64_t chunks = 0;
+  std::int64_t p50_ns = 0;
+  std::int64_t p99_ns = 0;
+  std::int64_t p999_ns = 0;
+  std::int64_t max_ns = 0;
+  std::uint64_t misses = 0;  // chunks above the part's budget
+};
+
+// Invalid samples among a session's input, by kind (input_policy.hpp).
+struct InvalidSamples {
+  std::uint64_t nan = 0;
+  std::uint64_t infinite = 0;
+  std::uint64_t too_large = 0;  // finite, of a magnitude above kMaxMagnitude
+
+  std::uint64_t all() const noexcept { return nan + infinite + too_large; }
 };
 
 }  // namespace halotap::pipeline

@@ -1,0 +1,110 @@
+#include "halotap/pipeline/calibration.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "halotap/pipeline/clock.hpp"
+#include "halotap/pipeline/errors.hpp"
+
+namespace halotap::pipeline {
+namespace {
+
+// As in a run the thread rests between bursts: one that never does has its turns cut short by the system, in the middle
+// of a chunk. A burst is what a device delivers at once, or a chunk that is longer.
+constexpr double kBurstSeconds = 0.001;
+constexpr std::int64_t kMostChunks = 4000;                     // enough for a p99.9
+constexpr std::int64_t kNoiseSamples = std::int64_t{1} << 16;  // 256 KiB, repeated
+
+// Finite and never denormal. splitmix64 as in the chunker: the same noise on every machine.
+std::vector<float> noise(std::int64_t samples) {
+  std::vector<float> result(static_cast<std::size_t>(samples));
+  std::uint64_t state = 0;
+  for (float& sample : result) {
+    state += 0x9E3779B97F4A7C15u;
+    std::uint64_t mixed = state;
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
+    sample = static_cast<float>(mixed >> 40) / 16777216.0f - 0.5f;
+  }
+  return result;
+}
+
+void check(const Pipeline& pipeline, Status status) {
+  if (status != Status::kOk) {
+    throw DeviceError(std::string(to_string(status)) + ": " + pipeline.engine().failure());
+  }
+}
+
+ComputeTime time_at(const Calibration& calibration, const char* name, double fraction) {
+  return {name, calibration.chunk.count(), calibration.chunk.quantile(fraction), calibration.engine.quantile(fraction),
+          calibration.stages.quantile(fraction)};
+}
+
+}  // namespace
+
+Calibration calibrate(Pipeline& pipeline, std::chrono::nanoseconds limit) {
+  Calibration calibration;
+  const LatencyTerm& chunk = pipeline.latency().front();
+  const auto chunk_frames = static_cast<double>(chunk.frames + 1);
+  const auto burst_chunks = static_cast<std::int64_t>(std::max(1.0, chunk.rate_hz * kBurstSeconds / chunk_frames));
+  const std::chrono::nanoseconds burst_time = std::min<std::chrono::nanoseconds>(
+      limit * burst_chunks / kMostChunks, std::chrono::nanoseconds(std::llround(kBurstSeconds * 1e9)));
+
+  const std::int64_t frame_samples = pipeline.output().streams * pipeline.engine().in_channels();
+  const std::int64_t piece_frames = std::max<std::int64_t>(1, kNoiseSamples / frame_samples);
+  const std::vector<float> samples = noise(piece_frames * frame_samples);
+  const Instant end = pipeline.clock().now() + limit;
+  std::int64_t chunks = 0;  // since the last rest, and what they took
+  std::chrono::nanoseconds spent{0};
+  while (calibration.chunk.count() == 0 || pipeline.clock().now() < end) {
+    const Pipeline::Step step = pipeline.step();
+    check(pipeline, step.status);
+    if (step.frames_in == 0) {
+      // The ring holds a chunk at least, and now less than one: there is room.
+      pipeline.push(samples.data(), std::min(piece_frames, pipeline.writable_frames()));
+      continue;
+    }
+    calibration.chunk.record(step.staged - step.begun);
+    calibration.engine.record(step.computed - step.begun);
+    calibration.stages.record(step.staged - step.computed);
+    spent += step.staged - step.begun;
+    if (++chunks < burst_chunks) continue;
+    const std::chrono::nanoseconds rest = std::max(burst_time - spent, spent);
+    if (pipeline.clock().now() + rest < end) pipeline.clock().sleep(rest);
+    chunks = 0;
+    spent = std::chrono::nanoseconds(0);
+  }
+  for (;;) {
+    const Pipeline::Step step = pipeline.drain();
+    check(pipeline, step.status);
+    if (step.frames_in == 0 && step.frames_out == 0) return calibration;
+  }
+}
+
+ComputeTime telling_time(const Calibration& calibration) {
+  const std::uint64_t chunks = calibration.chunk.count();
+  if (chunks >= 1000) return time_at(calibration, "p99.9", 0.999);
+  if (chunks >= 100) return time_at(calibration, "p99", 0.99);
+  return time_at(calibration, "longest", 1);
+}
+
+ComputeTime median_time(const Calibration& calibration) { return time_at(calibration, "median", 0.5); }
+
+LatencyTerm measured_term(const ComputeTime& time) {
+  LatencyTerm term;
+  term.place = "compute";
+  term.part = LatencyPart::kWhole;
+  term.kind = LatencyKind::kMeasured;
+  term.time_alone = time.chunk;
+  term.is_timed = true;
+  term.key = {"model.file, model.backend"};
+  term.note = quantile_text(time);
+  return term;
+}
+
+std::string quantile_text(const ComputeTime& time) {
+  return time.quantile + " of " + std::to_string(time.chunks) + (time.chunks == 1 ? " chunk" : " chunks");
+}
+
+}  // namespace halotap::pipeline
