@@ -73,7 +73,7 @@ class PackedBlock {
   const LayerSpec& spec() const { return spec_; }             // [any thread]
   const BlockOptions& options() const { return options_; }    // [any thread]
   std::size_t device_bytes() const { return device_bytes_; }  // [any thread]
-  // Which kernel runs: "generic", "sm90 k5 d2". [any thread]
+  // Which kernel runs: "generic", "sm90 k5 d2", "sm90 wide k5 d2". [any thread]
   std::string kernel_name() const;
 
  private:
