@@ -57,6 +57,10 @@ bool may_begin(const RunOptions& options, const std::vector<pipeline::Misfit>& m
 }
 
 std::string describe_gap(const io::HandledGap& handled) {
+  if (handled.frames_skipped > 0) {
+    return "late: skipped " + std::to_string(handled.frames_skipped) + " frames in front of frame " +
+           std::to_string(handled.at_frame) + "; the stream begins again";
+  }
   const io::Gap& gap = handled.gap;
   std::string text = "gap in front of frame " + std::to_string(handled.at_frame) + ":";
   if (gap.frames_lost > 0) text += " about " + std::to_string(gap.frames_lost) + " frames never came;";
@@ -68,11 +72,6 @@ std::string describe_gap(const io::HandledGap& handled) {
   if (handled.frames == 0) return text + " reaches no output frame";
   return text + " reaches output frames " + std::to_string(handled.first_frame) + " to " +
          std::to_string(handled.first_frame + handled.frames - 1);
-}
-
-std::string describe_skip(std::int64_t skipped, std::int64_t frame) {
-  return "late: skipped " + std::to_string(skipped) + " frames in front of frame " + std::to_string(frame) +
-         "; the stream begins again";
 }
 
 ExitCode run(const RunOptions& options) {
@@ -103,7 +102,6 @@ ExitCode run(const RunOptions& options) {
   spec.realtime = config.realtime;
   spec.on_note = [](const std::string& note) { say(note); };
   spec.on_gap = [](const io::HandledGap& gap) { say(describe_gap(gap)); };
-  spec.on_skip = [](std::int64_t skipped, std::int64_t frame) { say(describe_skip(skipped, frame)); };
   spec.latency = config.latency;
   io::PublishedTelemetry telemetry;
   spec.telemetry = &telemetry;

@@ -172,8 +172,12 @@ class Session {
       if (handled.action == OnGap::kFill) handled.frames_filled = fill(missing);
       mark(handled);
     }
-    to_sinks([&handled](Sink& sink) { sink.write_gap(handled); });
-    if (spec_.on_gap) spec_.on_gap(handled);
+    tell_of(handled);
+  }
+
+  void tell_of(const HandledGap& gap) {
+    to_sinks([&gap](Sink& sink) { sink.write_gap(gap); });
+    if (spec_.on_gap) spec_.on_gap(gap);
   }
 
   // Feeds zeros in the place of `frames` frames; fewer when the session ends with them. They count as captured when
@@ -369,7 +373,7 @@ class Session {
     skips_ = false;
     if (skipped_frames_ == 0) return;
     ++report_.skips;
-    if (spec_.on_skip) spec_.on_skip(skipped_frames_, report_.frames_in);
+    tell_of({.at_frame = report_.frames_in, .frames_skipped = skipped_frames_, .first_frame = report_.frames_out});
   }
 
   void hand_over(const pipeline::Pipeline::Step& step) {

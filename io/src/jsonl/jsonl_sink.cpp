@@ -64,6 +64,8 @@ class JsonlSink : public Sink {
     output_.append_integer(gap.gap.frames_dropped);
     output_.append(", \"frames_filled\": ");
     output_.append_integer(gap.frames_filled);
+    output_.append(", \"frames_skipped\": ");
+    output_.append_integer(gap.frames_skipped);
     output_.append(gap.gap.is_reopening ? ", \"reopened\": true}\n" : ", \"reopened\": false}\n");
     output_.end_write();
   }

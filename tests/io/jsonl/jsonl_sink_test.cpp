@@ -123,12 +123,15 @@ TEST(JsonlSink, WritesGapsWhicheverLinesAreAskedFor) {
                      .first_frame = 3,
                      .frames = 40});
     sink->write_gap({.gap = {.frames_lost = 1}, .first_frame = 60});
+    sink->write_gap({.frames_skipped = 9, .first_frame = 70});
     sink->finish();
     EXPECT_EQ(ScratchFolder::content(folder.file("y.jsonl")),
               "{\"gap\": \"fill\", \"frame\": 3, \"frames\": 40, \"frames_lost\": 7, \"frames_dropped\": 8, "
-              "\"frames_filled\": 15, \"reopened\": true}\n"
+              "\"frames_filled\": 15, \"frames_skipped\": 0, \"reopened\": true}\n"
               "{\"gap\": \"reset\", \"frame\": 60, \"frames\": 0, \"frames_lost\": 1, \"frames_dropped\": 0, "
-              "\"frames_filled\": 0, \"reopened\": false}\n");
+              "\"frames_filled\": 0, \"frames_skipped\": 0, \"reopened\": false}\n"
+              "{\"gap\": \"reset\", \"frame\": 70, \"frames\": 0, \"frames_lost\": 0, \"frames_dropped\": 0, "
+              "\"frames_filled\": 0, \"frames_skipped\": 9, \"reopened\": false}\n");
   }
 }
 

@@ -316,7 +316,7 @@ TEST(Recorder, ReplayedGivesTheBitsOfARunThatSkippedFrames) {
   spec.recorder = &recorder;
   spec.latency = {.budget_ms = 20, .on_miss = pipeline::OnMiss::kSkipToLatest, .miss_after = 1};
   std::int64_t skipped = 0;
-  spec.on_skip = [&skipped](std::int64_t frames, std::int64_t) { skipped += frames; };
+  spec.on_gap = [&skipped](const HandledGap& gap) { skipped += gap.frames_skipped; };
   const std::vector<float> heard = cochlea_of(live, 240, spec, nullptr, &clock);
   EXPECT_GT(skipped, 48 * 270);
   ASSERT_EQ(static_cast<std::int64_t>(heard.size()), 32 * (30000 - skipped));

@@ -35,7 +35,9 @@ class SessionLatency : public testing::Test {
     spec_.latency.budget_ms = 45;
     spec_.latency.miss_after = 2;
     spec_.latency.recover_after = 3;
-    spec_.on_skip = [this](std::int64_t skipped, std::int64_t frame) { skips_.emplace_back(skipped, frame); };
+    spec_.on_gap = [this](const HandledGap& gap) {
+      if (gap.frames_skipped > 0) skips_.emplace_back(gap.frames_skipped, gap.at_frame);
+    };
   }
 
   // The sink takes `time` with the chunk that begins with frame 20.
@@ -274,6 +276,9 @@ TEST_F(SessionLatency, SkipsToTheLatestFramesAndCountsWhatItSkips) {
     stall_once(300ms);
     const SessionReport report = live ? run_live() : run_paced();
     EXPECT_EQ(skips_, (std::vector<std::pair<std::int64_t, std::int64_t>>{{240, 40}})) << live;
+    ASSERT_EQ(recording_.gaps.size(), 1u) << "sinks are told";
+    EXPECT_EQ(recording_.gaps[0].frames_skipped, 240);
+    EXPECT_EQ(recording_.gaps[0].first_frame, 40);
     EXPECT_EQ(report.skips, 1);
     EXPECT_EQ(report.frames_skipped, 240);
     EXPECT_EQ(report.frames_in + report.frames_skipped, 1000) << "every frame of the source, by cause";

@@ -31,11 +31,9 @@ struct SessionSpec {
   // What becomes of gaps and invalid samples; gaps of more frames than these are not filled.
   pipeline::InputPolicy input = {};
   std::int64_t max_fill_frames = 0;
-  std::function<void(const HandledGap&)> on_gap;  // a gap of a live source
+  std::function<void(const HandledGap&)> on_gap;  // of a live source, or left by skipped frames
   pipeline::LatencyConfig latency;                // of a live source or a paced recording
-  // Frames that were thrown away because they could not be on time, in front of the input frame of that number.
-  std::function<void(std::int64_t, std::int64_t)> on_skip;
-  PublishedTelemetry* telemetry = nullptr;  // what happens, for other threads to read
+  PublishedTelemetry* telemetry = nullptr;        // what happens, for other threads to read
   Recorder* recorder = nullptr;  // gets input and output too; begun when all is checked, finished with the sinks
   // Of the caller's thread, from the first frame to the last; then it is as it was.
   pipeline::RealtimeSpec realtime = {};

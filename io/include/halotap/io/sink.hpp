@@ -70,7 +70,7 @@ class Sink {
   // events leaves them out.
   virtual void write_event([[maybe_unused]] const pipeline::StageEvent& event) {}
 
-  // Takes word of a gap in a live input, as soon as it is known. Throws as write does. A format that has no place for
+  // Takes word of a gap in the input, as soon as it is known. Throws as write does. A format that has no place for
   // it leaves it out.
   virtual void write_gap([[maybe_unused]] const HandledGap& gap) {}
 
