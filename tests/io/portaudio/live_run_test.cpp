@@ -152,5 +152,41 @@ TEST(LiveRun, GoesOnWhenTheSoundServerWasStoppedAndContinued) {
   EXPECT_TRUE(live.recording.finished);
 }
 
+// The session hangs for less than its ring holds, which costs nothing, and then for three times as long: the newest
+// frames of that time are dropped, and told at their place.
+TEST(LiveRun, TellsWhatStallsOfTheSessionCost) {
+  PulseServer server;
+  if (!server.missing().empty()) GTEST_SKIP() << server.missing();
+  SourceRequest request = microphone();
+  request.ring_capacity_ms = 500;
+  const auto source = open_source("portaudio://pulse?block=480", request);
+  std::atomic<bool> stop{false};
+  SessionSpec spec;
+  spec.stop = &stop;
+  std::vector<HandledGap> told;
+  // What the device itself loses on a busy machine is another matter.
+  spec.on_gap = [&told](const HandledGap& gap) {
+    if (gap.gap.frames_dropped > 0) told.push_back(gap);
+  };
+  int stalls = 0;
+  std::int64_t frames_at_stall = 0;
+  spec.on_progress = [&](std::int64_t frames) {
+    if (stalls > 0 && frames < frames_at_stall + 9600) return;
+    if (stalls == 1) {
+      EXPECT_TRUE(told.empty()) << "50 ms are in the ring";
+    }
+    if (stalls == 2) stop = true;
+    if (stop) return;
+    frames_at_stall = frames;
+    std::this_thread::sleep_for(std::chrono::milliseconds(stalls++ == 0 ? 50 : 1500));
+  };
+  const Outcome live = run(*source, look_ahead_model(1), 64, spec);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_GT(told[0].gap.frames_dropped, 24000);
+  EXPECT_EQ(told[0].gap.frames_dropped, live.report.missing.frames_dropped);
+  EXPECT_GE(told[0].at_frame, frames_at_stall + 19200) << "behind what the ring held";
+  EXPECT_EQ(live.report.frames_in, live.report.frames_out);
+}
+
 }  // namespace
 }  // namespace halotap::io
