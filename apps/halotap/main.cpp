@@ -65,7 +65,8 @@ ExitCode run_command_line(int argc, char** argv) {
   app.get_formatter()->column_width(34);
   app.footer(
       "Results go to standard output, messages and progress to standard error.\n"
-      "Exit codes: 0 done; 1 a check failed; 2 bad usage, configuration or data; 3 device failure.\n"
+      "Exit codes: 0 done; 1 a check failed, or a latency budget or the frames' pace is not kept; 2 bad usage,\n"
+      "configuration or data; 3 a device or backend is missing or failed.\n"
       "'halotap COMMAND --help' has the options and an example.");
   Command chosen;
   add_replay(app, chosen);

@@ -135,7 +135,7 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
 
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision) {
   add_value(app, "--backend", backend, pipeline::parse_backend, "auto|cpu|cuda", "auto, cpu or cuda",
-            "What computes; auto takes the best there is")
+            "What computes; auto is a card where there is one and enough for it to do, else the CPU")
       ->default_str("auto")
       ->group("Engine");
   add_value(app, "--precision", precision, pipeline::parse_precision, "fp32|tf32|bf16|fp16", "fp32, tf32, bf16 or fp16",

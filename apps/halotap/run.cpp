@@ -176,8 +176,8 @@ void add_run(CLI::App& app, Command& chosen) {
   command->add_flag("--force", options->force, "Run although the file's latency budget cannot be kept");
   command->add_flag("--json", options->json, "Print a JSON object a second on what happens, and the summary as one");
   command->footer(
-      "Frames are delivered at the model's frame rate; results go through the file's stages to its sinks. Ctrl-C ends\n"
-      "the run: what was computed is flushed and written.\n"
+      "A sound device delivers frames as it makes them, any other source at the model's frame rate. Results go\n"
+      "through the file's stages to its sinks. Ctrl-C ends the run: what was computed is flushed and written.\n"
       "The summary goes to standard output, or to standard error when a sink is '-'.\n\n" +
       describe_schemes() +
       "\n\nExample:\n"

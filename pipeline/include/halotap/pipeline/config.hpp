@@ -20,6 +20,7 @@ enum class OnFull { kDropNewest };
 
 // What to do while chunks come too late (docs/pipeline-file.md).
 enum class OnMiss { kCount, kSkipToLatest, kHoldLast, kStop };
+// As files spell it ("skip_to_latest"). [any thread]
 std::string_view to_string(OnMiss policy);
 
 // The parts of a chunk's way through the machine, whose times add up to the whole: waiting in the device and in rings

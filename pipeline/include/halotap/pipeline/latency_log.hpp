@@ -27,8 +27,11 @@ struct ChunkTimes {
 
 // The times of all chunks, by part of their way and whole, against the budgets:
 //
-//     source = begun - captured    engine = computed - begun    stages = staged - computed    sinks = handed_over -
-//     staged whole  = handed_over - captured = source + engine + stages + sinks
+//     source = begun - captured
+//     engine = computed - begun
+//     stages = staged - computed
+//     sinks  = handed_over - staged
+//     whole  = handed_over - captured = source + engine + stages + sinks
 //
 // Chunks whose capture nobody knows have no `source` and no `whole`. Fixed size. One thread. [worker]
 class LatencyLog {

@@ -18,7 +18,7 @@ class Published {
   using Words = std::array<std::uint64_t, sizeof(Record) / sizeof(std::uint64_t)>;
 
  public:
-  // [one writer]
+  // Of one thread alone, be it the producer, the worker or the consumer. [producer] [worker] [consumer]
   void store(const Record& record) noexcept HALOTAP_NONBLOCKING {
     const auto words = std::bit_cast<Words>(record);
     // relaxed: this thread alone writes it. The words' release stores keep it in front of them for load's last read.

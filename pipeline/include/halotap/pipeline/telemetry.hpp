@@ -43,7 +43,8 @@ struct StageCounters {
 // sinks; and all of it.
 enum class LatencyPart { kSource, kEngine, kStages, kSinks, kWhole };
 inline constexpr std::size_t kLatencyParts = 5;
-std::string_view to_string(LatencyPart part);  // "source"
+// As files and summaries spell it ("source"). [any thread]
+std::string_view to_string(LatencyPart part);
 
 // How long chunks were on a part of their way. A quantile is at most 1.6 % above the true one.
 struct LatencyFigures {
