@@ -41,8 +41,12 @@ class ResampledSource final : public Source {
     input_.resize(static_cast<std::size_t>(kPieceFrames * frame_samples_));
     output_.resize(input_.size());
     if (info_.is_live) {
-      info_.latency.push_back(
-          {.place = "resampler", .frames = frames_held_back(), .rate_hz = rate_hz, .key = {"uri's rate and resample"}});
+      // Timed, for capture_time dates frames by what they stand for.
+      info_.latency.push_back({.place = "resampler",
+                               .frames = frames_held_back(),
+                               .rate_hz = rate_hz,
+                               .is_timed = true,
+                               .key = {"uri's rate and resample"}});
     }
   }
 

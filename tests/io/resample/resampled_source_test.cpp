@@ -206,6 +206,7 @@ TEST(ResampledSource, StatesTheFramesItHoldsBackOfALiveSource) {
     const pipeline::LatencyTerm& term = source->info().latency.front();
     EXPECT_EQ(term.place, "resampler");
     EXPECT_EQ(term.kind, pipeline::LatencyKind::kAlgorithmic);
+    EXPECT_TRUE(term.is_timed) << "capture_time has it too";
     EXPECT_EQ(term.rate_hz, to_hz);
     EXPECT_LE(most, static_cast<double>(term.frames));
     EXPECT_GT(most, 0.5 * static_cast<double>(term.frames));
