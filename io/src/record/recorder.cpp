@@ -29,6 +29,10 @@ Recorder::Recorder(const RecorderSpec& spec, const SourceInfo& input, const pipe
 Recorder::~Recorder() = default;
 
 void Recorder::begin() {
+  // Neither is touched unless both can be written.
+  for (const std::optional<WavTrack>* track : {&impl_->input, &impl_->output}) {
+    if (*track) (*track)->check();
+  }
   if (impl_->input) impl_->input->begin();
   if (impl_->output) impl_->output->begin();
 }

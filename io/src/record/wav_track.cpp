@@ -1,13 +1,18 @@
 #include "record/wav_track.hpp"
 
+#include <fcntl.h>
 #include <sndfile.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -49,6 +54,8 @@ struct WavTrack::Impl {
 
   void begin_file() {
     const std::string name = numbered(path, number);
+    // Nobody has looked at what it may be a link to: a new file takes its place.
+    if (number > 1) unlink(name.c_str());
     SF_INFO format{};
     format.samplerate = rate_hz;
     format.channels = static_cast<int>(channels);
@@ -148,6 +155,21 @@ WavTrack::WavTrack(const WavTrackSpec& spec) {
 WavTrack::~WavTrack() {
   impl_->ended.store(true, std::memory_order_release);
   if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+void WavTrack::check() const {
+  const std::string& path = impl_->path;
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  const bool exists = std::filesystem::exists(status);
+  // Opening a pipe would wait for somebody to read it.
+  if (exists && !std::filesystem::is_regular_file(status)) {
+    throw DataError(path + ": cannot be written: it is no regular file");
+  }
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0) throw DataError(path + ": cannot be written: " + std::generic_category().message(errno));
+  close(descriptor);
+  if (!exists) unlink(path.c_str());
 }
 
 void WavTrack::begin() {

@@ -27,6 +27,9 @@ class WavTrack {
   WavTrack(const WavTrack&) = delete;
   WavTrack& operator=(const WavTrack&) = delete;
 
+  // Throws DataError when the first file is none that can be written; leaves it as it is. [control]
+  void check() const;
+  // Overwrites it. [control]
   void begin();
   // [worker]
   void push(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -400,6 +401,37 @@ TEST(Recorder, TouchesNoFileBeforeTheRun) {
   spec.speed = 1.0;  // which a live source refuses
   expect_error<ConfigError>([&] { cochlea_of(live, 240, spec); }, {"speed"});
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Recorder, TouchesNeitherFileUnlessBothCanBeWritten) {
+  const ScratchFolder folder;
+  ASSERT_EQ(mkfifo(folder.file("pipe.wav").c_str(), 0600), 0);
+  std::filesystem::create_directory(folder.file("folder.wav"));
+  const pipeline::StageFormat output{1, 1, 1000, {}};
+  for (const std::string bad : {"none/a.wav", "pipe.wav", "folder.wav"}) {
+    for (const bool input_is_bad : {false, true}) {
+      const std::string old = folder.write("old.wav", "older");
+      const std::string refused = folder.file(bad);
+      Recorder recorder(input_is_bad ? RecorderSpec{refused, old} : RecorderSpec{old, refused}, sound(1), output);
+      expect_error<DataError>([&] { recorder.begin(); }, {bad, "cannot be written"});
+      EXPECT_EQ(ScratchFolder::content(old), "older");
+    }
+  }
+}
+
+TEST(Recorder, WritesLaterFilesThroughNoLink) {
+  const ScratchFolder folder;
+  folder.write("other.wav", "other");
+  std::filesystem::create_symlink("other.wav", folder.file("a.2.wav"));
+  Recorder recorder({folder.file("a.wav"), {}}, sound(1), {});
+  recorder.begin();
+  const float sample = 0.5F;
+  recorder.push_input(&sample, 1);
+  recorder.begin_next();
+  recorder.push_input(&sample, 1);
+  EXPECT_EQ(recorder.finish().input.files.size(), 2u);
+  EXPECT_EQ(ScratchFolder::content(folder.file("other.wav")), "other");
+  EXPECT_FALSE(std::filesystem::is_symlink(folder.file("a.2.wav")));
 }
 
 TEST(Recorder, RefusesWhatAWavFileCannotHold) {

@@ -48,7 +48,7 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Creates the first files. Throws DataError when one cannot be written.
+  // Creates the first files, or overwrites them. Throws DataError when one cannot be written; then neither is touched.
   void begin();
   // Take frames, [frames, channels]; drop and count what finds no room. [worker]
   void push_input(const float* samples, std::int64_t frames) noexcept HALOTAP_NONBLOCKING;
