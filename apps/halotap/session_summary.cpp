@@ -303,6 +303,7 @@ void report_session(const SessionSummary& summary, bool json) {
   } else {
     print_text(out, summary);
   }
+  out.flush();  // in front of what a message says of the same run
   if (summary.processed.report.stopped) {
     say("stopped early, after " + std::to_string(summary.processed.report.frames_in) +
         " frames; what was computed is written");
