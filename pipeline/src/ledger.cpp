@@ -145,8 +145,7 @@ double LatencyLedger::timed_budget_ms(double budget_ms) const {
   for (const LatencyTerm& term : terms_) {
     if (!term.is_timed) untimed += term.time();
   }
-  constexpr double kLeastMs = 1e-6;
-  return std::max(budget_ms - untimed.count() * 1e3, kLeastMs);
+  return std::max(budget_ms - untimed.count() * 1e3, 0.0);
 }
 
 std::int64_t LatencyLedger::frames(LatencyKind kind, std::optional<LatencyPart> part) const {
