@@ -15,6 +15,7 @@
 #include "halotap/io/session_ledger.hpp"
 #include "halotap/pipeline/calibration.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "latency_json.hpp"
 #include "message.hpp"
 #include "setup.hpp"
 
@@ -75,6 +76,7 @@ std::vector<std::unique_ptr<io::Sink>> open_devices(const std::vector<std::strin
 
 Plan make_plan(const PlanOptions& options) {
   const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
+  check_budget(config);
   const pipeline::Model model = pipeline::load_model(config.model_file);
   Plan plan;
   plan.budget = config.latency;
@@ -119,7 +121,6 @@ ordered_json json_of(const pipeline::LatencyTerm& term) {
 }
 
 void print_json(const Plan& plan) {
-  const auto microseconds = [](std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e3; };
   ordered_json json;
   json["fits"] = plan.misfits.empty();
   json["budget_ms"] = plan.budget.budget_ms ? ordered_json(*plan.budget.budget_ms) : ordered_json();

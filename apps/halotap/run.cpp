@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "halotap/io/session.hpp"
 #include "halotap/io/session_ledger.hpp"
 #include "halotap/pipeline/config.hpp"
+#include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/ledger.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/pipeline.hpp"
@@ -77,6 +79,7 @@ std::string describe_gap(const io::HandledGap& handled) {
 ExitCode run(const RunOptions& options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
   const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
+  check_budget(config);
   const pipeline::Model model = pipeline::load_model(config.model_file);
   std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
   for (const auto& file : model.files) inputs.push_back(file.string());
@@ -135,7 +138,15 @@ ExitCode run(const RunOptions& options) {
     if (!may_begin(options, misfits)) return ExitCode::kCheckFailed;
   }
 
+  if (stop->load(std::memory_order_relaxed)) {
+    say("stopped before the run began; nothing was written");
+    return ExitCode::kDone;
+  }
+
   SessionSummary summary;
+  std::optional<io::SessionReport> failed;
+  std::exception_ptr failure;
+  spec.failed = &failed;
   {
     const bool output_taken = std::any_of(config.sink_uris.begin(), config.sink_uris.end(), io::is_standard_output);
     StatusReporterSpec status{frames, info.rate_hz, config.latency.budget_ms};
@@ -143,7 +154,13 @@ ExitCode run(const RunOptions& options) {
     status.shows_line = isatty(STDERR_FILENO) != 0 && !(output_taken && isatty(STDOUT_FILENO) != 0);
     if (options.json) status.json = output_taken ? &std::cerr : &std::cout;
     const StatusReporter reporter(telemetry, status);
-    summary.processed.report = io::run_session(*source, pipeline, sinks, spec);
+    try {
+      summary.processed.report = io::run_session(*source, pipeline, sinks, spec);
+    } catch (const pipeline::Error&) {
+      if (!failed) throw;
+      summary.processed.report = *std::move(failed);
+      failure = std::current_exception();
+    }
   }
   summary.processed.device = pipeline.engine().device();
   summary.processed.lookahead_frames = pipeline.engine().lookahead_frames();
@@ -158,6 +175,7 @@ ExitCode run(const RunOptions& options) {
   summary.sinks = config.sink_uris;
   summary.asks_realtime = config.realtime.asks();
   report_session(summary, options.json);
+  if (failure) std::rethrow_exception(failure);
   return ExitCode::kDone;
 }
 

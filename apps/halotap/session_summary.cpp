@@ -107,7 +107,7 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   const double duration_s = static_cast<double>(report.frames_in) / summary.rate_hz;
   const double elapsed_s = seconds_of(report.elapsed);
   const auto step_us = [&report](std::chrono::nanoseconds time) {
-    return report.step_time.count() == 0 ? ordered_json() : ordered_json(seconds_of(time) * 1e6);
+    return report.step_time.count() == 0 ? ordered_json() : ordered_json(microseconds(time));
   };
   ordered_json json;
   if (summary.run_latency) json["line"] = "summary";
@@ -202,8 +202,11 @@ void print_machine_latency(std::ostream& out, const SessionSummary& summary) {
       << ", p99.9 " << time(whole.p999_ns) << ", max " << time(whole.max_ns);
   if (summary.run_latency && summary.run_latency->budget_ms) {
     const double budget_ms = *summary.run_latency->budget_ms;
-    out << "; " << whole.misses << " of " << whole.chunks << " chunks above "
-        << format_number(summary.processed.ledger.timed_budget_ms(budget_ms)) << " ms, left of " << budget_ms << " ms";
+    const double left_ms = summary.processed.ledger.timed_budget_ms(budget_ms);
+    out << "; " << whole.misses << " of " << whole.chunks
+        << (left_ms > 0 ? " chunks above " + format_number(left_ms) + " ms, left of "
+                        : " chunks late: nothing is left of ")
+        << budget_ms << " ms";
   }
   out << "\n           p99 by parts:";
   for (const auto which : {pipeline::LatencyPart::kSource, pipeline::LatencyPart::kEngine,
@@ -261,6 +264,8 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
     if (!summary.stages.empty()) out << ", stages " << stage_latency_frames(summary);
     const std::int64_t resampler = summary.processed.ledger.frames(LatencyKind::kAlgorithmic, LatencyPart::kSource);
     if (resampler > 0) out << ", resampler " << resampler;
+    const std::int64_t sink_resampler = summary.processed.ledger.frames(LatencyKind::kAlgorithmic, LatencyPart::kSinks);
+    if (sink_resampler > 0) out << ", the sink's resampler " << sink_resampler;
     out << '\n';
   }
   print_machine_latency(out, summary);
@@ -303,6 +308,7 @@ void report_session(const SessionSummary& summary, bool json) {
   } else {
     print_text(out, summary);
   }
+  out.flush();  // in front of what a message says of the same run
   if (summary.processed.report.stopped) {
     say("stopped early, after " + std::to_string(summary.processed.report.frames_in) +
         " frames; what was computed is written");

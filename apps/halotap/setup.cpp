@@ -5,12 +5,23 @@
 #include <string>
 
 #include "halotap/io/endpoint.hpp"
+#include "halotap/pipeline/errors.hpp"
 #include "message.hpp"
 
 namespace halotap::apps {
 
 std::int64_t frames_in(double seconds, double rate_hz) {
   return static_cast<std::int64_t>(std::clamp(std::ceil(seconds * rate_hz), 1.0, 1e15));
+}
+
+void check_budget(const pipeline::PipelineConfig& config) {
+  if (!config.latency.budget_ms || io::is_device_source(config.source_uri)) return;
+  for (const std::string& sink : config.sink_uris) {
+    if (!io::is_device_sink(sink)) continue;
+    throw pipeline::ConfigError("latency.budget_ms: expected a live source, or no sink that is a device, got " +
+                                config.source_uri + " and " + sink +
+                                ": at a sink's pace no frame has an instant of capture");
+  }
 }
 
 std::unique_ptr<io::Source> open_source(const pipeline::PipelineConfig& config, const pipeline::Model& model,

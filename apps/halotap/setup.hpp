@@ -16,6 +16,9 @@ namespace halotap::apps {
 // `seconds` in frames, at least 1, held below what the conversion to a whole number can take.
 std::int64_t frames_in(double seconds, double rate_hz);
 
+// Throws ConfigError for a latency budget where a device as sink sets the pace of a recording.
+void check_budget(const pipeline::PipelineConfig& config);
+
 // The file's source as the model needs it; with `open_device` false a device is left alone. Throws what io::open_source
 // throws.
 std::unique_ptr<io::Source> open_source(const pipeline::PipelineConfig& config, const pipeline::Model& model,

@@ -43,7 +43,7 @@ std::string json_line(const io::SessionTelemetry& told) {
       {"nan", told.invalid.nan}, {"infinite", told.invalid.infinite}, {"too_large", told.invalid.too_large}};
   if (told.device_sinks > 0) json["played"] = played_json(told.played);
   json["latency"] = latency_json(told.latency);
-  json["latest_us"] = static_cast<double>(told.latest_ns) / 1e3;
+  json["latest_us"] = microseconds(std::chrono::nanoseconds(told.latest_ns));
   json["missing"] = told.is_missing != 0;
   json["ring_frames"] = told.ring_frames;
   json["ring_capacity_frames"] = told.ring_capacity_frames;

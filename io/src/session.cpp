@@ -71,11 +71,18 @@ class Session {
       finish_outputs();
     } catch (const pipeline::DataError& error) {
       if (!device_failure_) throw;
-      throw pipeline::DeviceError(*device_failure_ + "; " + error.what());
+      *device_failure_ += std::string("; ") + error.what();
     }
     tell(0);
+    complete_report();
+    if ((device_failure_ || budget_failure_) && spec_.failed != nullptr) *spec_.failed = report_;
     if (device_failure_) throw pipeline::DeviceError(*device_failure_);
     if (budget_failure_) throw pipeline::BudgetError(*budget_failure_);
+    return report_;
+  }
+
+ private:
+  void complete_report() {
     report_.elapsed = clock_.now() - start_;
     report_.invalid = guard_.counts();
     report_.ring = pipeline_.ring_counters();
@@ -84,10 +91,8 @@ class Session {
     for (std::size_t stage = 0; stage < pipeline_.stages(); ++stage) {
       report_.stages.push_back(pipeline_.stage_counters(stage));
     }
-    return report_;
   }
 
- private:
   // All that has a deadline.
   void compute() {
     const RealtimeScope realtime(spec_.realtime, spec_.on_note);

@@ -49,6 +49,17 @@ std::vector<const LatencyTerm*> longest_first(const std::vector<LatencyTerm>& te
   return sorted;
 }
 
+// Whether another value of the term's key would change other terms: those behind it that wait, or may wait, in frames
+// of the rate that it sets. What such a value comes to in all is known only to the stages themselves.
+bool changes_others(const LatencyLedger& ledger, const LatencyTerm& term) {
+  const std::vector<LatencyTerm>& terms = ledger.terms();
+  return term.sets_rate &&
+         std::any_of(terms.begin() + (&term - terms.data()) + 1, terms.end(), [](const LatencyTerm& t) {
+           const bool is_behind = t.part == LatencyPart::kStages || t.part == LatencyPart::kSinks;
+           return is_behind && (t.time() > Seconds(0) || !t.key.name.empty());
+         });
+}
+
 // What to change so that all terms together fit `budget`, which they do not.
 Misfit over_budget(const LatencyLedger& ledger, Seconds budget) {
   const Seconds total = ledger.total();
@@ -62,10 +73,15 @@ Misfit over_budget(const LatencyLedger& ledger, Seconds budget) {
   }
   std::string enough;
   std::string keys;
+  bool is_known = true;  // what every key can do by itself
   for (const LatencyTerm* const pointer : terms) {
     const LatencyTerm& term = *pointer;
     if (term.time() <= Seconds(0) || term.key.name.empty()) continue;
     keys += (keys.empty() ? "" : ", ") + term.key.name + " (" + term.place + ", " + ms_of(term.time()) + ")";
+    if (changes_others(ledger, term)) {
+      is_known = false;
+      continue;
+    }
     const Seconds allowed = budget - (total - term.time());
     const std::optional<double> value = greatest_value(term, allowed);
     const bool is_told = term.key.per_step > 0;
@@ -81,7 +97,10 @@ Misfit over_budget(const LatencyLedger& ledger, Seconds budget) {
   if (!enough.empty()) {
     misfit.text += enough;
   } else {
-    misfit.text += keys.empty() ? "; no key changes that" : "; no key is enough by itself: " + keys;
+    misfit.text +=
+        keys.empty()
+            ? "; no key changes that"
+            : (is_known ? "; no key is enough by itself: " : "; no key is known to be enough by itself: ") + keys;
   }
   return misfit;
 }
@@ -126,8 +145,7 @@ double LatencyLedger::timed_budget_ms(double budget_ms) const {
   for (const LatencyTerm& term : terms_) {
     if (!term.is_timed) untimed += term.time();
   }
-  constexpr double kLeastMs = 1e-6;
-  return std::max(budget_ms - untimed.count() * 1e3, kLeastMs);
+  return std::max(budget_ms - untimed.count() * 1e3, 0.0);
 }
 
 std::int64_t LatencyLedger::frames(LatencyKind kind, std::optional<LatencyPart> part) const {

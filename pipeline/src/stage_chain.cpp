@@ -55,6 +55,7 @@ LatencyTerm latency_of(const StageEntry& entry, std::size_t number, const StageO
   term.part = LatencyPart::kStages;
   term.frames = output.latency_frames * merged;
   term.rate_hz = rate_hz;
+  term.sets_rate = output.frames_merged > 1;
   term.key = output.latency_key;
   term.key.step_frames *= merged;
   if (!term.key.name.empty()) term.key.name = "stages." + std::to_string(number) + "." + term.key.name;

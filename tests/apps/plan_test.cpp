@@ -115,6 +115,19 @@ TEST_F(Plan, NamesTheTermAndTheKeyOfABudgetThatCannotBeMet) {
   EXPECT_EQ(plan["misfits"][0]["key"], "chunk_frames");
 }
 
+// Before anything is opened or measured: here there is no such loudspeaker, and the budget is less than a chunk.
+TEST_F(Plan, RefusesABudgetForARecordingIntoALoudspeakerAsRunDoes) {
+  const std::string file = pipeline_file("latency: {budget_ms: 1}\n");
+  const std::string sink = "sinks.0.uri=portaudio://nowhere";
+  const Outcome plan = run_halotap({"plan", file, "--set", sink});
+  const Outcome run = run_halotap({"run", file, "--set", sink});
+  EXPECT_EQ(plan.exit_code, 2);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(plan.err.find("halotap: latency.budget_ms: expected a live source, or no sink that is a device, got "), 0U)
+      << plan.err;
+  EXPECT_EQ(plan.err, run.err);
+}
+
 TEST_F(Plan, RefusesAModelThatCannotKeepUp) {
   // A frame a nanosecond: no machine computes that.
   const std::string file = pipeline_file();
@@ -139,7 +152,7 @@ TEST_F(Plan, TakesThirtyTwoChannelsAt96Kilohertz) {
 
 TEST_F(Plan, PlansWithWhatTheAddressStatesWhereThereIsNoDevice) {
   have_alsa("pcm.card { type hw card 31 hint.show on }\n");
-  const std::string file = pipeline_file("latency: {budget_ms: 3600000}\n");
+  const std::string file = pipeline_file();
   const std::string model = "model.file=" + model_file(1, "48000");
   for (const int block : {1, 17, 4096}) {
     const std::string address = "portaudio://default?block=" + std::to_string(block);

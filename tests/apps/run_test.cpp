@@ -307,11 +307,25 @@ TEST_F(Run, EndsWithExitCode1WhereAMissedBudgetIsToEndIt) {
       run_halotap({"run", pipeline_file(folder_.file("y.npy")), "--force", "--set", "latency.budget_ms=0.000001",
                    "--set", "latency.on_miss=stop", "--set", "latency.miss_after=2"});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.out.find("frames     32 in, 32 out, 0 dropped"), 0U) << outcome.out;
+  EXPECT_NE(outcome.out.find("; 2 of 2 chunks late: nothing is left of 1e-06 ms\n"), std::string::npos) << outcome.out;
   const std::string line = "\nhalotap: latency.on_miss: stop: the run ended in front of frame 32: 2 chunks on end";
   EXPECT_NE(outcome.err.find(line), std::string::npos) << outcome.err;
   EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 2) << "what was forced, and: " << outcome.err;
   EXPECT_EQ(read_array(folder_.file("y.npy")).shape, (std::vector<std::int64_t>{32, 5})) << "what was computed";
+}
+
+TEST_F(Run, EndsWithTheSummaryAsItsLastLineOfJsonWhereAMissedBudgetEndsIt) {
+  const Outcome outcome =
+      run_halotap({"run", pipeline_file(folder_.file("y.npy")), "--json", "--force", "--set",
+                   "latency.budget_ms=0.000001", "--set", "latency.on_miss=stop", "--set", "latency.miss_after=2"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  const std::vector<nlohmann::json> told = Outcome::json_lines(outcome.out);
+  ASSERT_FALSE(told.empty());
+  EXPECT_EQ(told.back()["line"], "summary");
+  EXPECT_EQ(told.back()["frames_out"], 32);
+  EXPECT_EQ(told.back()["latency"]["whole"]["misses"], 2);
+  EXPECT_EQ(told.back()["timed_budget_ms"], 0);
 }
 
 }  // namespace

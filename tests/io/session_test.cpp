@@ -601,8 +601,15 @@ TEST(Session, KeepsWhatCameBeforeTheDeviceFailed) {
                         1000);
   pipeline::Pipeline pipeline(look_ahead_model(1), pipeline_spec(16));
   std::vector<Recording> recordings(1);
-  expect_error<pipeline::DeviceError>([&] { run_session(source, pipeline, sinks_into(recordings, 1), {}); },
+  std::optional<SessionReport> failed;
+  SessionSpec spec;
+  spec.failed = &failed;
+  expect_error<pipeline::DeviceError>([&] { run_session(source, pipeline, sinks_into(recordings, 1), spec); },
                                       {"the microphone was pulled out"});
+  ASSERT_TRUE(failed) << "the report, all the same";
+  EXPECT_EQ(failed->frames_out, 100);
+  EXPECT_EQ(failed->ring.frames_in, 100U);
+  EXPECT_EQ(failed->played.size(), 1U);
   EXPECT_TRUE(recordings[0].finished);
   EXPECT_EQ(recordings[0].samples.size(), 100U);
 }

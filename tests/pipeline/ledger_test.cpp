@@ -134,6 +134,36 @@ TEST(Misfits, SayHowLongATermMayBeWhoseKeyTellsNoValue) {
   EXPECT_FALSE(found[0].at_most);
 }
 
+// With a shorter window of an rms, 1 frame of a threshold behind it is shorter, and more of them make up its times.
+TEST(Misfits, GiveNoValueOfAKeyThatChangesOtherTermsToo) {
+  LatencyTerm rms = frames_term("stage 1 (rms)", 479, {"stages.1.window_ms", 1e3 / kRateHz, 1e3 / kRateHz});
+  rms.part = LatencyPart::kStages;
+  rms.sets_rate = true;
+  LatencyTerm log = frames_term("stage 2 (log)", 0);
+  log.part = LatencyPart::kStages;
+  const std::string with_value = "stages.1.window_ms: at most 6";
+  EXPECT_NE(against(10.98, ledger_of({chunk_of(240), rms, log}))[0].text.find(with_value), std::string::npos);
+  for (const std::int64_t frames : {0, 1440}) {
+    LatencyTerm threshold = frames_term("stage 3 (threshold)", frames, {"stages.3.min_on_ms", 10, 10, 480});
+    threshold.part = LatencyPart::kStages;
+    const LatencyLedger ledger = ledger_of({chunk_of(240), rms, log, threshold});
+    const double wait_ms = static_cast<double>(frames) / kRateHz * 1e3;
+    const std::vector<Misfit> found = against(10.98 + wait_ms, ledger);
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].text.find("window_ms"), std::string::npos) << found[0].text;
+    EXPECT_NE(found[0].text.find("chunk_frames: at most 49"), std::string::npos) << found[0].text;
+  }
+  EXPECT_EQ(
+      against(4, ledger_of({chunk_of(240), rms, frames_term("device", 1)}))[0].text,
+      "does not fit 4 ms: stage 1 (rms) alone is 9.979 ms; no key is enough by itself: stages.1.window_ms (stage 1 "
+      "(rms), 9.979 ms), chunk_frames (chunk, 4.979 ms)");
+  LatencyTerm device = frames_term("device", 1);
+  device.part = LatencyPart::kSinks;
+  EXPECT_EQ(against(4, ledger_of({chunk_of(240), rms, device}))[0].text,
+            "does not fit 4 ms: stage 1 (rms) alone is 9.979 ms; no key is known to be enough by itself: "
+            "stages.1.window_ms (stage 1 (rms), 9.979 ms), chunk_frames (chunk, 4.979 ms)");
+}
+
 TEST(Misfits, SayWhereNoKeyChangesAnything) {
   const std::vector<Misfit> found = against(1, ledger_of({chunk_of(1), buffer_of(milliseconds(5))}));
   ASSERT_EQ(found.size(), 1U);
@@ -203,7 +233,7 @@ TEST(LatencyLedger, LeavesOfABudgetWhatARunsOwnMeasureSees) {
   LatencyLedger ledger = ledger_of({chunk_of(49), buffer_of(milliseconds(3)), ring});
   ledger.add(measured_term(taking(milliseconds(7))));
   EXPECT_DOUBLE_EQ(ledger.timed_budget_ms(20), 16);
-  EXPECT_DOUBLE_EQ(ledger.timed_budget_ms(3), 1e-6);
+  EXPECT_DOUBLE_EQ(ledger.timed_budget_ms(3), 0);
 }
 
 // The value that is proposed fits, and the next one does not, whatever the terms are.

@@ -184,6 +184,8 @@ TEST(StageChain, SaysWhatComesOutOfTheLastStage) {
   const LatencyKey& merged_key = staged.latency()[4].key;
   EXPECT_EQ(merged_key.name, "stages.2.factor");
   EXPECT_EQ(merged_key.step_frames, 10);
+  EXPECT_TRUE(staged.latency()[4].sets_rate);
+  EXPECT_FALSE(staged.latency()[3].sets_rate);
   EXPECT_EQ(staged.latency()[5].place, "stage 3 (argmax)");
   EXPECT_EQ(staged.output_frames(80), 2);
   EXPECT_EQ(staged.output_frames(81), 3);

@@ -52,7 +52,7 @@ class Rule:
 
 RULES = {
     "kernels": Rule(public=("kernels",), libraries=(EIGEN, SIMD, CUDA), standard=STANDARD - IMPURE),
-    "pipeline": Rule(public=("kernels", "pipeline"), libraries=(BOOST, YAML, JSON, SANITIZER, SYSTEM)),
+    "pipeline": Rule(public=("kernels", "pipeline"), libraries=(BOOST, YAML, SANITIZER, SYSTEM)),
     "io": Rule(public=("pipeline", "io"), libraries=(DEVICES, JSON, SYSTEM)),
     "apps": Rule(public=("pipeline", "io"), libraries=(CLI, JSON, SYSTEM)),
     "tests": Rule(public=(), anything=True),

@@ -29,6 +29,7 @@ FORBIDDEN = {
     "io includes kernels": ("io/src/planted.cpp", '#include "halotap/kernels/stack.hpp"'),
     "io includes kernels in brackets": ("io/src/planted.cpp", "#  include <halotap/kernels/stack.hpp>"),
     "io includes private pipeline": ("io/src/planted.cpp", '#include "../../pipeline/src/planted_ring.hpp"'),
+    "pipeline includes a JSON library": ("pipeline/src/planted.cpp", "#include <nlohmann/json.hpp>"),
     "io reads YAML": ("io/src/planted.cpp", "#include <yaml-cpp/yaml.h>"),
     "apps include kernels": ("apps/halotap/planted.cpp", '#include "halotap/kernels/executor.hpp"'),
     "apps include private io": ("apps/halotap/planted.cpp", '#include "io/src/address.hpp"'),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -48,9 +49,11 @@ void DriftCorrector::look_at_ring(std::int64_t now_ns) {
   window_least_s_ = above_s;
 }
 
-void DriftCorrector::resample(const float* samples, std::int64_t frames) {
-  const VariableResampler::Made made = resampler_.process(samples, frames);
+void DriftCorrector::resample(const float* samples, std::int64_t frames, std::int64_t most_frames) {
+  VariableResampler::Made made = resampler_.process(samples, frames);
+  made.frames = std::min(made.frames, most_frames);
   const std::int64_t accepted = playback_->write(made.samples, made.frames);
+  frames_made_ += made.frames;
   frames_pushed_ += accepted;
   counters_.frames_dropped += static_cast<std::uint64_t>(made.frames - accepted);
 }
@@ -59,7 +62,7 @@ void DriftCorrector::write(const float* samples, std::int64_t frames, std::int64
   look_at_ring(now_ns);
   const double correction = control_.correction();
   resampler_.change(correction, frames);
-  resample(samples, frames);
+  resample(samples, frames, std::numeric_limits<std::int64_t>::max());
   (correction > 0 ? frames_added_ : frames_removed_) += std::abs(correction) * static_cast<double>(frames);
   counters_.frames_in += static_cast<std::uint64_t>(frames);
   counters_.frames_added = static_cast<std::uint64_t>(std::llround(frames_added_));
@@ -71,8 +74,12 @@ void DriftCorrector::write(const float* samples, std::int64_t frames, std::int64
 }
 
 void DriftCorrector::end() {
-  const std::vector<float> silence(static_cast<std::size_t>(delay_frames() * spec_.channels));
-  resample(silence.data(), delay_frames());
+  // Until all that went in is out, to the frame. That takes some frames fewer than the filter's delay, which is that of
+  // a peak: its first frames come out sooner.
+  const auto frames_due =
+      static_cast<std::int64_t>(counters_.frames_in + counters_.frames_added - counters_.frames_removed);
+  const std::vector<float> silence(static_cast<std::size_t>(spec_.channels));
+  while (frames_made_ < frames_due) resample(silence.data(), 1, frames_due - frames_made_);
   published_.store(counters_);
   playback_->end();
 }

@@ -11,8 +11,8 @@
 
 namespace halotap::io {
 
-// frames_in + frames_added - frames_removed = frames into the playback's ring + frames_dropped + delay_frames, to a
-// frame.
+// frames_in + frames_added - frames_removed = frames into the playback's ring + frames_dropped + those in the filter;
+// behind the end none are in it, and the sum is exact.
 struct DriftCounters {
   std::uint64_t frames_in = 0;
   std::uint64_t frames_added = 0;    // by resampling, for the device's clock is the faster one
@@ -48,12 +48,14 @@ class DriftCorrector {
 
  private:
   void look_at_ring(std::int64_t now_ns);
-  void resample(const float* samples, std::int64_t frames);
+  // Plays no more than `most_frames` of what that makes.
+  void resample(const float* samples, std::int64_t frames, std::int64_t most_frames);
 
   const Spec spec_;
   std::shared_ptr<Playback> playback_;
   VariableResampler resampler_;
   DriftControl control_;
+  std::int64_t frames_made_ = 0;  // by the resampler
   std::int64_t frames_pushed_ = 0;
   std::uint64_t beginnings_ = 0;  // of the playback, seen
   std::int64_t last_look_ns_ = 0;

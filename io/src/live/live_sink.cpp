@@ -69,15 +69,16 @@ void LiveSink::finish() {
     check_device();
     std::this_thread::sleep_for(pause_);
   }
-  note_what_was_not_as_it_should_be();
   // Closing plays what the device still holds.
   keeper_.reset();
+  frames_unwritten_.fetch_add(playback_->waiting_frames(), std::memory_order_relaxed);
+  note_what_was_not_as_it_should_be();
 }
 
 void LiveSink::note_what_was_not_as_it_should_be() const {
   if (!spec_.on_note) return;
   const auto note = [this](const std::string& text) { spec_.on_note(spec_.name + ": " + text); };
-  const std::int64_t unplayed = frames_unwritten_.load(std::memory_order_relaxed) + playback_->waiting_frames();
+  const std::int64_t unplayed = frames_unwritten_.load(std::memory_order_relaxed);
   if (unplayed > 0) note("stopped before " + std::to_string(unplayed) + " frames were played");
   const PlaybackCounters counters = playback_->counters();
   if (counters.frames_silent > 0) {

@@ -30,7 +30,9 @@ class Smooth final : public Stage {
       // One NaN in the recursion would stay for ever.
       if (!std::isfinite(x)) continue;
       const double rise = x - levels_[i];
-      const double level = levels_[i] + (rise > 0 ? attack_ : release_) * rise;
+      const double part = rise > 0 ? attack_ : release_;
+      // All of it is not the sum below, which loses a small x behind a large y.
+      const double level = part == 1 ? x : levels_[i] + part * rise;
       levels_[i] = std::abs(level) < kLeastLevel ? 0.0 : level;
       result[samples_[i]] = static_cast<float>(levels_[i]);
     }

@@ -56,9 +56,10 @@ class Threshold final : public Stage {
   }
 
  private:
-  // A limit of the latency is one of both times, unless one of them is no wait at all.
+  // A limit of the latency is one of both times, unless one of them is no wait at all. Times that are no wait at this
+  // rate may be one at another.
   LatencyKey latency_key(double frame_ms) const {
-    if (min_on_frames_ == 1 && min_off_frames_ == 1) return {};
+    if (spec_.min_on_ms == 0 && spec_.min_off_ms == 0) return {};
     const char* const name = min_off_frames_ == 1  ? "min_on_ms"
                              : min_on_frames_ == 1 ? "min_off_ms"
                                                    : "min_on_ms and min_off_ms";

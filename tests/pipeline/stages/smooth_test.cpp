@@ -22,7 +22,7 @@ TEST(SmoothStage, RisesByTheAttackTimeAndFallsByTheReleaseTime) {
 }
 
 TEST(SmoothStage, FollowsAtOnceWithoutATime) {
-  const std::vector<float> samples = {1, -2, 0.1f, 0.3f};
+  const std::vector<float> samples = {1, -2, 0.1f, 0.3f, 1e17f, 0.5f, -3e38f, 0.5f};
   EXPECT_EQ(run_stage(smooth_stage({.attack_ms = 0}), 1000, samples), samples);
 }
 

@@ -23,23 +23,6 @@
 
 namespace halotap::io {
 
-struct SessionSpec {
-  std::optional<double> speed;   // 1.0: as fast as the frames were made; none: as fast as possible
-  std::int64_t max_frames = -1;  // end after this many frames of a stream, skipped ones too; -1: with the source
-  const std::atomic<bool>* stop = nullptr;        // set from anywhere (a signal handler too): end cleanly now
-  std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
-  // What becomes of gaps and invalid samples; gaps of more frames than these are not filled.
-  pipeline::InputPolicy input = {};
-  std::int64_t max_fill_frames = 0;
-  std::function<void(const HandledGap&)> on_gap;  // of a live source, or left by skipped frames
-  pipeline::LatencyConfig latency;                // of a live source or a paced recording
-  PublishedTelemetry* telemetry = nullptr;        // what happens, for other threads to read
-  Recorder* recorder = nullptr;  // gets input and output too; begun when all is checked, finished with the sinks
-  // Of the caller's thread, from the first frame to the last; then it is as it was.
-  pipeline::RealtimeSpec realtime = {};
-  std::function<void(const std::string&)> on_note = {};  // one line about what the system refused
-};
-
 struct SessionReport {
   std::int64_t frames_in = 0;       // a stream
   std::int64_t frames_out = 0;      // a stream, behind the stages
@@ -63,6 +46,25 @@ struct SessionReport {
   std::vector<std::optional<PlayedCounters>> played;  // of each sink that is a device
 };
 
+struct SessionSpec {
+  std::optional<double> speed;   // 1.0: as fast as the frames were made; none: as fast as possible
+  std::int64_t max_frames = -1;  // end after this many frames of a stream, skipped ones too; -1: with the source
+  const std::atomic<bool>* stop = nullptr;        // set from anywhere (a signal handler too): end cleanly now
+  std::function<void(std::int64_t)> on_progress;  // input frames so far, a few times a second at most
+  // What becomes of gaps and invalid samples; gaps of more frames than these are not filled.
+  pipeline::InputPolicy input = {};
+  std::int64_t max_fill_frames = 0;
+  std::function<void(const HandledGap&)> on_gap;  // of a live source, or left by skipped frames
+  pipeline::LatencyConfig latency;                // of a live source or a paced recording
+  PublishedTelemetry* telemetry = nullptr;        // what happens, for other threads to read
+  Recorder* recorder = nullptr;  // gets input and output too; begun when all is checked, finished with the sinks
+  // Of the caller's thread, from the first frame to the last; then it is as it was.
+  pipeline::RealtimeSpec realtime = {};
+  std::function<void(const std::string&)> on_note = {};  // one line about what the system refused
+  // Gets the report of a session that a device's failure or OnMiss::kStop ends, before that is thrown.
+  std::optional<SessionReport>* failed = nullptr;
+};
+
 // Runs `source` through `pipeline` into every sink and finishes the sinks. Everything runs on the caller's thread: read
 // a block, push what the ring takes, step, write. At the source's end, at max_frames and at a stop the pipeline is
 // drained: every frame pushed comes out. At a gap of a live source that resets it is drained too, and begins again with
@@ -78,7 +80,7 @@ struct SessionReport {
 //   kStop:         ends the session as a failed device does.
 //
 // A live source sets its own pace. When its device fails, or a sink's, the session ends as at a stop, finishes the
-// other sinks and then throws what source or sink threw: hours of results are not lost with a plug.
+// other sinks, fills in `failed` and then throws what source or sink threw: hours of results are not lost with a plug.
 //
 // Throws ConfigError when the source has other streams or channels than the pipeline, a speed is not positive, is given
 // for a source without a rate or where a device sets the pace, a budget where capture has no instants, or source and

@@ -33,9 +33,11 @@ struct SinkSpec {
   std::function<void(const std::string&)> on_note = {};
 };
 
-// What a device has played of the frames that it was given. To a frame
+// What a device has played of the frames that it was given:
 //
 //     frames_in + frames_added - frames_removed = frames_played + frames_dropped + frames_discarded + those that wait
+//
+// in the ring or a resampler. Behind finish none wait, and the sum is exact.
 struct PlayedCounters {
   std::uint64_t frames_in = 0;
   std::uint64_t frames_played = 0;

@@ -40,6 +40,7 @@ struct LatencyTerm {
   double rate_hz = 0;                           // of these frames, > 0
   std::chrono::duration<double> time_alone{0};  // of a wait that does not count frames
   bool is_timed = false;                        // a run's own measure of a chunk's way (LatencyLog) has it too
+  bool sets_rate = false;  // the key sets the frame rate behind it too, and with it what waits there in frames
   LatencyKey key = {};
   std::string note = {};  // where the figure is from: "as the device states it"; or empty
 

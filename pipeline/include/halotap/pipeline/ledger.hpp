@@ -31,8 +31,8 @@ class LatencyLedger {
   // The sum of one kind, and of all kinds: never the second without saying so.
   std::chrono::duration<double> total(LatencyKind kind) const;
   std::chrono::duration<double> total() const;
-  // What is left of a budget for a run's own measure of a chunk's way (LatencyLog), which does not see all terms; where
-  // nothing is, a nanosecond, so that every chunk is late.
+  // What is left of a budget for a run's own measure of a chunk's way (LatencyLog), which does not see all terms; 0
+  // where nothing is: then every chunk is late.
   double timed_budget_ms(double budget_ms) const;
   // The sum of one kind in frames of the pipeline's input, on one part of the way or all of it; exact for algorithmic
   // terms.
