@@ -34,14 +34,6 @@ std::string_view name_of(const Names& names, Value value) {
   return "?";
 }
 
-template <typename Names>
-auto value_of(const Names& names, std::string_view word) -> std::optional<decltype(names[0].first)> {
-  for (const auto& [value, name] : names) {
-    if (name == word) return value;
-  }
-  return std::nullopt;
-}
-
 [[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& got) {
   throw std::invalid_argument(what + ": expected " + expected + ", got " + got);
 }
@@ -80,9 +72,6 @@ void require_optional_numbers(const char* tensor, const std::vector<double>& val
 std::string_view to_string(LayerType type) { return name_of(kLayerTypeNames, type); }
 std::string_view to_string(Padding padding) { return name_of(kPaddingNames, padding); }
 std::string_view to_string(Activation activation) { return name_of(kActivationNames, activation); }
-std::optional<LayerType> parse_layer_type(std::string_view word) { return value_of(kLayerTypeNames, word); }
-std::optional<Padding> parse_padding(std::string_view word) { return value_of(kPaddingNames, word); }
-std::optional<Activation> parse_activation(std::string_view word) { return value_of(kActivationNames, word); }
 
 std::int64_t LayerWeights::parameters() const {
   std::size_t count = dw_weight.size() + dw_bias.size() + pw_weight.size() + pw_bias.size();

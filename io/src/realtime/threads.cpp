@@ -1,5 +1,3 @@
-#include <sched.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -25,8 +23,6 @@ std::vector<ThreadInfo> threads() {
     if (info.name.substr(0, kPrefix.size()) != kPrefix) continue;
     const std::string id = entry->path().filename().string();
     std::from_chars(id.data(), id.data() + id.size(), info.id);
-    sched_param parameters{};
-    if (sched_getparam(static_cast<pid_t>(info.id), &parameters) == 0) info.priority = parameters.sched_priority;
     found.push_back(std::move(info));
   }
   std::sort(found.begin(), found.end(), [](const ThreadInfo& a, const ThreadInfo& b) { return a.id < b.id; });

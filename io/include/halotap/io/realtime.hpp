@@ -18,7 +18,6 @@ struct RealtimeGrant {
 struct ThreadInfo {
   std::string name;     // "halotap-session"; at most 15 characters, as the system has it
   std::int64_t id = 0;  // the system's, as `ps -L` shows it
-  int priority = 0;     // a real-time one, of SCHED_FIFO or SCHED_RR; 0: none
 };
 
 // halotap's threads in this program, in order of their ids: halotap-session (who runs a session, while it runs),

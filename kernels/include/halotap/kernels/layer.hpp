@@ -14,14 +14,10 @@ enum class Padding { kCausal, kSame };
 // softmax, the only one that is not elementwise, stays last: tests draw from the values before it.
 enum class Activation { kIdentity, kRelu, kLeakyRelu, kSilu, kGelu, kTanh, kSigmoid, kSoftmax };
 
-// Names as model files spell them ("temporal_conv", "same", "leaky_relu"). `parse_*` returns nothing for a word that
-// is not one of them. [any thread]
+// Names as model files spell them ("temporal_conv", "same", "leaky_relu"). [any thread]
 std::string_view to_string(LayerType type);
 std::string_view to_string(Padding padding);
 std::string_view to_string(Activation activation);
-std::optional<LayerType> parse_layer_type(std::string_view word);
-std::optional<Padding> parse_padding(std::string_view word);
-std::optional<Activation> parse_activation(std::string_view word);
 
 // Bounds on what one layer may ask for. They keep every product of shapes inside 64 bits and a malformed file from
 // claiming the whole memory; no network we know of comes near them.
