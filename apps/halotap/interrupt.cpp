@@ -9,10 +9,11 @@ namespace {
 std::atomic<bool> interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may touch lock-free atomics only");
 
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
 extern "C" void handle_interrupt(int) {
   interrupted.store(true, std::memory_order_relaxed);
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  for (const int number : kSignals) std::signal(number, SIG_DFL);
 }
 
 }  // namespace
@@ -22,8 +23,11 @@ const std::atomic<bool>* watch_for_interrupt() {
   action.sa_handler = handle_interrupt;
   action.sa_flags = SA_RESTART;  // a read under way is not cut into an error
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int number : kSignals) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(number, &action, nullptr);  // as under nohup
+  }
   return &interrupted;
 }
 

@@ -136,11 +136,10 @@ ExitCode run(const RunOptions& options) {
     tried.add(pipeline::measured_term(*compute));
     const auto misfits = pipeline::misfits(tried, config.latency, config.chunk_frames, compute);
     if (!may_begin(options, misfits)) return ExitCode::kCheckFailed;
-  }
-
-  if (stop->load(std::memory_order_relaxed)) {
-    say("stopped before the run began; nothing was written");
-    return ExitCode::kDone;
+    if (stop->load(std::memory_order_relaxed)) {
+      say("stopped before the run began; nothing was written");
+      return ExitCode::kDone;
+    }
   }
 
   SessionSummary summary;

@@ -206,6 +206,25 @@ TEST_F(Run, SaysWithoutASoundDeviceHowToRunARecordingInstead) {
 }
 
 // A device that delivers silence as fast as it is read: far too fast, and so the ring overflows.
+TEST_F(Run, EndsCleanlyWhenItsTerminalIsClosed) {
+  const std::string file = pipeline_file(folder_.file("y.npy"));
+  Surroundings surroundings;
+  surroundings.meanwhile = [this](pid_t program) {
+    // Sinks are opened behind the handler.
+    const auto opened = [this] {
+      for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+        if (entry.path().filename().string().find("y.npy") != std::string::npos) return true;
+      }
+      return false;
+    };
+    for (int i = 0; i < 2000 && !opened(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    kill(program, SIGHUP);
+  };
+  const Outcome outcome = run_halotap({"run", file, "--json"}, surroundings);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(summary_of(outcome)["stopped"]);
+}
+
 TEST_F(Run, EndsALiveSourceCleanlyAtASignal) {
   setenv("ALSA_CONFIG_PATH", folder_.write("asound.conf", "pcm.!default { type null }\n").c_str(), 1);
   setenv("JACK_NO_START_SERVER", "1", 1);
