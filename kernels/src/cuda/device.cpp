@@ -85,4 +85,10 @@ OwnedStream make_stream() {
   return OwnedStream(stream);
 }
 
+cudaError_t count_processors(int& processors) noexcept {
+  int device = 0;
+  const cudaError_t error = cudaGetDevice(&device);
+  return error != cudaSuccess ? error : cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
+}
+
 }  // namespace halotap::kernels::cuda

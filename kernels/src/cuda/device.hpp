@@ -68,6 +68,9 @@ using OwnedStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamD
 // A stream that does not wait for the default one. Throws as `require`. [control]
 OwnedStream make_stream();
 
+// Streaming multiprocessors of the current device. [worker]
+cudaError_t count_processors(int& processors) noexcept;
+
 // Makes `device` the calling thread's current one, and the one before again at the end. [worker]
 class CurrentDevice {
  public:

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/device.hpp"
 #include "cuda/device_math.cuh"
 #include "cuda/generic_block.hpp"
 #include "cuda/item_tile.cuh"
@@ -293,11 +294,8 @@ cudaError_t launch_from(const BlockArgs& args, const BlockOptions& options, cuda
 
 cudaError_t launch_generic_block(const BlockArgs& block_args, const BlockOptions& options,
                                  cudaStream_t stream) noexcept {
-  int device = 0;
   int processors = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
+  if (const cudaError_t error = count_processors(processors); error != cudaSuccess) return error;
   BlockArgs args = block_args;
   args.divide(Tile::kFrames, processors);
   switch (options.x) {

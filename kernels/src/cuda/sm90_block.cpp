@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/device.hpp"
 #include "cuda/sm90_kernels.hpp"
 
 namespace halotap::kernels::cuda {
@@ -117,11 +118,8 @@ cudaError_t prepare_sm90_block(const Sm90Plan& plan, const BlockOptions& options
 
 cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan, const BlockOptions& options,
                               cudaStream_t stream) noexcept {
-  int device = 0;
   int processors = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  if (error != cudaSuccess) return error;
+  if (const cudaError_t error = count_processors(processors); error != cudaSuccess) return error;
   BlockArgs args = block_args;
   args.divide(plan.tile_frames, processors);
   Sm90Launch launch;

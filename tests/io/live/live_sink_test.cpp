@@ -72,8 +72,34 @@ TEST_F(LiveSinkTest, SaysThatTheDeviceIsGone) {
   expect_error<DeviceError>([&] { sink->write(sound.data(), 10000); }, {"fake", "lost", "has stopped"});
 }
 
+// Frames in = frames played + dropped + discarded, whenever it ends.
+TEST_F(LiveSinkTest, CountsWhatAStopLeavesAsDropped) {
+  device_->delivers = false;
+  const auto sink = open(400);
+  const std::vector<float> sound(300, 0.5F);
+  sink->write(sound.data(), 300);
+  stop_ = true;
+  sink->finish();
+  const PlayedCounters played = *sink->played();
+  EXPECT_EQ(played.frames_in, 300U);
+  EXPECT_EQ(played.frames_in, played.frames_played + played.frames_dropped + played.frames_discarded);
+}
+
 #ifdef HALOTAP_HAVE_SOXR
 using LiveSinkOfALiveSourceTest = LiveSinkTest;
+
+TEST_F(LiveSinkOfALiveSourceTest, CountsWhatAStopLeavesAsDropped) {
+  device_->delivers = false;
+  const auto sink = open(400, 40);
+  const std::vector<float> sound(300, 0.5F);
+  sink->write(sound.data(), 300);
+  stop_ = true;
+  sink->finish();
+  const PlayedCounters played = *sink->played();
+  EXPECT_EQ(played.frames_in, 300U);
+  EXPECT_EQ(played.frames_in + played.frames_added - played.frames_removed,
+            played.frames_played + played.frames_dropped + played.frames_discarded);
+}
 
 TEST_F(LiveSinkOfALiveSourceTest, WaitsForNobody) {
   device_->delivers = false;
