@@ -59,7 +59,7 @@ struct Sm90Roles {
 };
 
 struct Sm90 {
-  static constexpr int kMixWarps = 8;
+  static constexpr int kMixWarps = Sm90Roles<false>::kMixWarps;
   static constexpr int kMostDepthwiseWarps = Sm90Roles<false>::kDepthwiseWarps;
   static constexpr int kPartFrames = 16;
   static constexpr int kMaxParts = Tile::kFrames / kPartFrames;  // of a tile
