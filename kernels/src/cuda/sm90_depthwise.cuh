@@ -437,7 +437,7 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
 #pragma unroll 1
     for (int slot = 0; slot < launch.slots; ++slot) {
       sm90::barrier_init(&s_slab_full[slot], launch.gather ? 32 * plan.teams * plan.team_warps : 1);
-      sm90::barrier_init(&s_slab_empty[slot], plan.parts * plan.team_warps);
+      sm90::barrier_init(&s_slab_empty[slot], plan.parts * plan.team_warps * (launch.gather ? 32 : 1));
     }
     sm90::fence_barrier_init();
     if (!launch.gather) {
@@ -509,10 +509,11 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
       bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
       // The slab has been read, unless its frames are to be scaled one by one.
       const auto free_slab = [&] {
+        if (launch.gather) return sm90::barrier_arrive(&s_slab_empty[slot.index]);  // for its own reads, every lane
         __syncwarp();
         if (own.lane != 0) return;
         const bool last = sm90::barrier_arrive_last(&s_slab_empty[slot.index]);
-        if (!last || launch.gather || later >= slabs) return;
+        if (!last || later >= slabs) return;
         sm90::barrier_wait(&s_slab_empty[slot.index], slot.parity);  // over, but now seen to be
         copy(later, slot.index);
       };
