@@ -291,7 +291,10 @@ __device__ __forceinline__ bool common_scale_fits(const Magnitudes& magnitudes, 
   const bool too_loud = __any_sync(0xffffffffu, counts && magnitudes.too_loud());
   const bool loud_enough =
       __reduce_or_sync(0xffffffffu, counts ? magnitudes.loud_enough : 0u) == Magnitudes::kAllLoudEnough;
-  if (plan.team_warps == 1) return loud_enough && !too_loud;
+  if (plan.team_warps == 1) {
+    __syncwarp();
+    return loud_enough && !too_loud;
+  }
   // One lane of a warp votes for the one answer, more lanes than a team has warps vote against it for the other.
   constexpr std::uint32_t kMostWarps = Tile::kPassChannels / Sm90::kWarpChannels;
   static_assert(kMostWarps < 31);
@@ -437,7 +440,7 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
 #pragma unroll 1
     for (int slot = 0; slot < launch.slots; ++slot) {
       sm90::barrier_init(&s_slab_full[slot], launch.gather ? 32 * plan.teams * plan.team_warps : 1);
-      sm90::barrier_init(&s_slab_empty[slot], plan.parts * plan.team_warps * (launch.gather ? 32 : 1));
+      sm90::barrier_init(&s_slab_empty[slot], plan.parts * (launch.gather ? 32 * plan.team_warps : 1));
     }
     sm90::fence_barrier_init();
     if (!launch.gather) {
@@ -506,23 +509,10 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
           magnitudes.add(terms.high, 2 * q + j);
         }
       }
-      bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
-      // The slab has been read, unless its frames are to be scaled one by one.
-      const auto free_slab = [&] {
-        if (launch.gather) return sm90::barrier_arrive(&s_slab_empty[slot.index]);  // for its own reads, every lane
-        __syncwarp();
-        if (own.lane != 0) return;
-        const bool last = sm90::barrier_arrive_last(&s_slab_empty[slot.index]);
-        if (!last || later >= slabs) return;
-        sm90::barrier_wait(&s_slab_empty[slot.index], slot.parity);  // over, but now seen to be
-        copy(later, slot.index);
-      };
-      if (!scaled) free_slab();
-
-      char* s_terms =
-          s.s_stages + stage_index * plan.stage_bytes + row / 8 * kStrideBytes + part * (2 * 128) + row % 8 * 16;
       if (!stage_is_free) sm90::barrier_wait(&s.s_stage_empty[stage_index], stage.parity ^ 1);
       stage_is_free = true;
+      char* s_terms =
+          s.s_stages + stage_index * plan.stage_bytes + row / 8 * kStrideBytes + part * (2 * 128) + row % 8 * 16;
       if (row < padded) {
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
@@ -533,16 +523,25 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
           }
         }
       }
+      sm90::fence_for_async_reads();
+      // Behind this the whole team has read the slab and written the stage, so that one thread arrives for all.
+      bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
       if (scaled) {
         scaled = scale_by_frame<X, kTerms, kTaps, kPointwise>(
             args, launch, taps, s, own, channel, term_bytes, part, s_row, s_terms,
             s.s_inverse + stage_index * Tile::kFrames + part * Sm90::kPartFrames);
-        free_slab();
+        sm90::fence_for_async_reads();
+        meet_team(plan, own);
       }
-      if (own.member == 0 && own.lane == 0) s.s_scaled[stage_index * Sm90::kMaxParts + part] = scaled ? 1 : 0;
-      sm90::fence_for_async_reads();
-      __syncwarp();
-      if (own.lane == 0) sm90::barrier_arrive(&s.s_stage_full[stage_index]);
+      if (launch.gather) sm90::barrier_arrive(&s_slab_empty[slot.index]);  // every lane, for its own reads
+      if (own.member == 0 && own.lane == 0) {
+        s.s_scaled[stage_index * Sm90::kMaxParts + part] = scaled ? 1 : 0;
+        sm90::barrier_arrive(&s.s_stage_full[stage_index]);
+        if (!launch.gather && sm90::barrier_arrive_last(&s_slab_empty[slot.index]) && later < slabs) {
+          sm90::barrier_wait(&s_slab_empty[slot.index], slot.parity);  // over, but now seen to be
+          copy(later, slot.index);
+        }
+      }
     }
     part -= plan.parts;
     if (launch.gather && later < slabs) {

@@ -43,7 +43,7 @@ __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90L
   const int stage = kThreads - 1 - thread;
   if (stage < plan.crews * plan.stages) {
     const int readers = kWide ? RowRange(launch).count : min(plan.row_blocks - 2 * static_cast<int>(blockIdx.y), 2);
-    sm90::barrier_init(&s.s_stage_full[stage], plan.parts * plan.team_warps);
+    sm90::barrier_init(&s.s_stage_full[stage], plan.parts);
     sm90::barrier_init(&s.s_stage_empty[stage], 4 * readers);
     sm90::fence_barrier_init();
   }
