@@ -35,19 +35,19 @@ __device__ __forceinline__ void barrier_init(std::uint64_t* s_barrier, int arriv
 __device__ __forceinline__ void barrier_arrive(std::uint64_t* s_barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(s_barrier)) : "memory");
 }
-// Arrives, and tells whether this was the last arrival that the phase waited for.
-__device__ __forceinline__ bool barrier_arrive_last(std::uint64_t* s_barrier) {
+// Arrives so many times, and tells whether these were the last arrivals that the phase waited for.
+__device__ __forceinline__ bool barrier_arrive_last(std::uint64_t* s_barrier, int arrivals) {
   std::uint32_t pending_before;
   asm volatile(
       "{\n"
       ".reg .b64 state;\n"
-      "mbarrier.arrive.shared::cta.b64 state, [%1];\n"
+      "mbarrier.arrive.shared::cta.b64 state, [%1], %2;\n"
       "mbarrier.pending_count.b64 %0, state;\n"
       "}\n"
       : "=r"(pending_before)
-      : "r"(shared_address(s_barrier))
+      : "r"(shared_address(s_barrier)), "r"(arrivals)
       : "memory");
-  return pending_before == 1;
+  return pending_before == static_cast<std::uint32_t>(arrivals);
 }
 __device__ __forceinline__ void barrier_arrive_expecting(std::uint64_t* s_barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(s_barrier)), "r"(bytes)

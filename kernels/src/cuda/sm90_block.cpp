@@ -13,17 +13,17 @@
 namespace halotap::kernels::cuda {
 namespace {
 
-Sm90Kernel kernel_of(const Sm90Plan& plan, const BlockOptions& options, bool compiled, Store store) {
+Sm90Kernel kernel_of(const Sm90Plan& plan, const BlockOptions& options, Taps taps, Store store) {
   const bool wide = plan.passes > 1;
   switch (options.x) {
     case Element::kBfloat16:
-      return (wide ? sm90_wide_kernel_bfloat16 : sm90_kernel_bfloat16)(plan, options.math, compiled, store);
+      return (wide ? sm90_wide_kernel_bfloat16 : sm90_kernel_bfloat16)(plan, options.math, taps, store);
     case Element::kFloat16:
-      return (wide ? sm90_wide_kernel_float16 : sm90_kernel_float16)(plan, options.math, compiled, store);
+      return (wide ? sm90_wide_kernel_float16 : sm90_kernel_float16)(plan, options.math, taps, store);
     case Element::kFloat32:
       break;
   }
-  return (wide ? sm90_wide_kernel_float32 : sm90_kernel_float32)(plan, options.math, compiled, store);
+  return (wide ? sm90_wide_kernel_float32 : sm90_kernel_float32)(plan, options.math, taps, store);
 }
 
 // The driver's encoder of tensor maps, looked up once, so that the program needs no libcuda when it is linked.
@@ -44,7 +44,7 @@ PFN_cuTensorMapEncodeTiled_v12000 map_encoder() {
 
 // Describes x as [items, channels, frames] to the copy engine. False when it cannot be: bases and strides must be
 // multiples of 16 bytes, extents 32 bits.
-bool describe_x(const BlockArgs& args, const Sm90Plan& plan, Element element, CUtensorMap& map) {
+bool describe_x(const BlockArgs& args, const Sm90Plan& plan, Element element, bool ring, CUtensorMap& map) {
   const Item& first = args.items.first;
   const std::int64_t bytes = element_bytes(element);
   const auto* base = static_cast<const char*>(first.x) + first.x_begin * bytes;
@@ -62,15 +62,15 @@ bool describe_x(const BlockArgs& args, const Sm90Plan& plan, Element element, CU
   const cuuint64_t extents[3] = {static_cast<cuuint64_t>(frames), static_cast<cuuint64_t>(args.in_channels),
                                  static_cast<cuuint64_t>(args.items.count)};
   const cuuint64_t strides[2] = {static_cast<cuuint64_t>(channel_bytes), static_cast<cuuint64_t>(item_bytes)};
-  const cuuint32_t box[3] = {static_cast<cuuint32_t>(plan.box_frames),
+  const cuuint32_t box[3] = {static_cast<cuuint32_t>(ring ? Sm90::kChunkFrames : plan.box_frames),
                              static_cast<cuuint32_t>(plan.team_warps * Sm90::kWarpChannels), 1};
   const cuuint32_t steps[3] = {1, 1, 1};
   const CUtensorMapDataType type = element == Element::kFloat32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                                    : element == Element::kBfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                    : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   return map_encoder()(&map, type, 3, const_cast<char*>(base), extents, strides, box, steps,
-                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+                       CU_TENSOR_MAP_INTERLEAVE_NONE, ring ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 // Whether every quad of frames is real and aligned in y, and in x when that is added.
@@ -89,21 +89,39 @@ bool has_whole_quads(const BlockArgs& args, Element element) {
          aligned(first.x, first.x_channel_stride, args.items.x_stride);
 }
 
-// The division of TilePlace: with 2^shift >= item_tiles the smallest such, multiplier = 2^32 * (2^shift - d) / d + 1.
-void set_item_division(const BlockArgs& args, Sm90Launch& launch) {
-  const auto divisor = static_cast<std::uint64_t>(args.item_tiles);
+// The division of item_of: with 2^shift >= divisor the smallest such, multiplier = 2^32 * (2^shift - d) / d + 1.
+void set_item_division(std::int64_t item_parts, Sm90Launch& launch) {
+  const auto divisor = static_cast<std::uint64_t>(item_parts);
   while ((std::uint64_t{1} << launch.item_shift) < divisor) ++launch.item_shift;
   launch.item_multiplier =
       static_cast<std::uint32_t>(((((std::uint64_t{1} << launch.item_shift) - divisor) << 32) / divisor) + 1);
 }
 
+// Tiles of a run: those with which the busiest block copies the fewest chunks. Short ones, so that what all blocks read
+// at one time lies side by side in memory, in whole pages.
+std::int64_t tiles_of_run(const BlockArgs& args, std::int64_t processors) {
+  constexpr std::int64_t kMostTiles = 16;
+  std::int64_t best = 1;
+  std::int64_t least = 0;
+  for (std::int64_t tiles = 1; tiles <= std::min(args.item_tiles, kMostTiles); ++tiles) {
+    const std::int64_t runs = args.items.count * ((args.item_tiles + tiles - 1) / tiles);
+    const std::int64_t block_runs = (runs + processors - 1) / processors;
+    const std::int64_t chunks = block_runs * (tiles * Tile::kFrames + args.halo_frames()) / Sm90::kChunkFrames;
+    if (least == 0 || chunks < least) {
+      least = chunks;
+      best = tiles;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 cudaError_t prepare_sm90_block(const Sm90Plan& plan, const BlockOptions& options) noexcept {
-  for (const bool compiled : {false, true}) {
+  for (const Taps taps : {Taps::kLoop, Taps::kRing, Taps::kCompiled}) {
     for (const Store store : {Store::kQuads, Store::kSamples}) {
-      if (compiled && plan.taps == 0) continue;
-      const auto* kernel = reinterpret_cast<const void*>(kernel_of(plan, options, compiled, store));
+      if ((taps == Taps::kCompiled && plan.taps == 0) || (taps == Taps::kRing && !plan.ring)) continue;
+      const auto* kernel = reinterpret_cast<const void*>(kernel_of(plan, options, taps, store));
       cudaFuncAttributes attributes;
       cudaError_t error = cudaFuncGetAttributes(&attributes, kernel);
       if (error != cudaSuccess) return error;
@@ -121,11 +139,23 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
   int processors = 0;
   if (const cudaError_t error = count_processors(processors); error != cudaSuccess) return error;
   BlockArgs args = block_args;
-  args.divide(plan.tile_frames, processors);
   Sm90Launch launch;
   launch.plan = plan;
   CUtensorMap map = {};
-  launch.gather = !describe_x(args, plan, options.x, map);
+  if (plan.ring) {
+    args.divide(Tile::kFrames, processors);
+    launch.ring = args.segment_frames == Tile::kFrames && describe_x(args, plan, options.x, true, map);
+  }
+  if (launch.ring) {
+    launch.plan.tile_frames = Tile::kFrames;
+    launch.plan.crews = 1;
+    launch.plan.slots = plan.ring_slots;
+    launch.plan.slab_bytes = plan.chunk_bytes;
+    launch.plan.stages = plan.ring_stages;
+  } else {
+    args.divide(plan.tile_frames, processors);
+    launch.gather = !describe_x(args, plan, options.x, false, map);
+  }
   const std::int64_t bytes = element_bytes(options.x);
   launch.row_bytes = plan.row_bytes;
   launch.slots = plan.slots;
@@ -153,7 +183,7 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
   // Only parts with columns of an item are computed, and of the last one's results only those count.
   const int columns_used = args.tile_segments * args.segment_frames;
   launch.plan.parts = (columns_used + Sm90::kPartFrames - 1) / Sm90::kPartFrames;
-  launch.plan.teams = std::min(plan.teams, launch.plan.parts);
+  launch.plan.teams = launch.ring ? plan.ring_teams : std::min(plan.teams, launch.plan.parts);
   for (int column = columns_used; column < launch.plan.parts * Sm90::kPartFrames; ++column) {
     launch.absent |= std::uint32_t{1} << (column % Sm90::kPartFrames / 2 + column % 2 * 16);
   }
@@ -175,8 +205,7 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
     launch.quad_bytes[quad] = segment < args.tile_segments ? static_cast<std::int32_t>((first_tap + first) * bytes) : 0;
   }
   const Store store = has_whole_quads(args, options.x) ? Store::kQuads : Store::kSamples;
-  const bool compiled = plan.taps != 0 && !segmented;
-  set_item_division(args, launch);
+  const Taps taps = launch.ring ? Taps::kRing : plan.taps != 0 && !segmented ? Taps::kCompiled : Taps::kLoop;
   if (args.tiles > std::int64_t{1} << 30) return cudaErrorInvalidValue;  // more frames than any card holds
   // Pairs of row blocks are spread over blocks: all of them, or, with several passes, when there are processors left,
   // since each block computes the depthwise anew.
@@ -186,9 +215,18 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
   const std::int64_t block_pairs = (pairs + most_parts - 1) / most_parts;
   const int row_parts = static_cast<int>((pairs + block_pairs - 1) / block_pairs);
   launch.block_rows = static_cast<std::int32_t>(2 * block_pairs);
-  const auto columns = std::clamp<std::int64_t>(args.tiles, 1, std::max(processors / row_parts, 1));
-  launch.block_tiles = static_cast<std::int32_t>(args.tiles / columns);
-  launch.longer_blocks = static_cast<std::uint32_t>(args.tiles % columns);
+  const std::int64_t most_columns = std::max(processors / row_parts, 1);
+  std::int64_t shares = args.tiles;  // what the columns of blocks divide
+  if (launch.ring) {
+    launch.run_tiles = static_cast<std::int32_t>(tiles_of_run(args, most_columns));
+    launch.item_runs = static_cast<std::int32_t>((args.item_tiles + launch.run_tiles - 1) / launch.run_tiles);
+    shares = args.items.count * launch.item_runs;
+    launch.runs = static_cast<std::int32_t>(shares);
+  }
+  set_item_division(launch.ring ? launch.item_runs : args.item_tiles, launch);
+  const std::int64_t columns = std::clamp<std::int64_t>(shares, 1, most_columns);
+  launch.block_tiles = static_cast<std::int32_t>(shares / columns);
+  launch.longer_blocks = static_cast<std::uint32_t>(shares % columns);
 
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -201,8 +239,7 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
   config.attrs = &overlap;
   config.numAttrs = 1;
   void* arguments[] = {&args, &launch, &map};
-  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel_of(plan, options, compiled, store)),
-                             arguments);
+  return cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel_of(plan, options, taps, store)), arguments);
 }
 
 }  // namespace halotap::kernels::cuda

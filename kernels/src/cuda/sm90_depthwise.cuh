@@ -12,7 +12,7 @@ __device__ __forceinline__ void copy_slab(const BlockArgs& args, const Sm90Launc
                                           std::int64_t tile, int channel, char* s_slab, std::uint64_t* s_full) {
   const Sm90Plan& plan = launch.plan;
   sm90::barrier_arrive_expecting(s_full, plan.slab_bytes);
-  const TilePlace place(args, launch, tile);
+  const TilePlace place = place_of(args, launch, tile);
   const auto frame = static_cast<int>(std::int64_t{place.tile_of_item} * plan.tile_frames - args.left_frames -
                                       launch.before_samples - args.items.first.x_begin);
 #pragma unroll 1
@@ -273,6 +273,9 @@ struct Team {
     team = any_team - crew * plan.teams;
   }
   __device__ __forceinline__ int barrier(const Sm90Plan& plan) const { return 1 + crew * plan.teams + team; }
+  __device__ __forceinline__ int row() const { return member * Sm90::kWarpChannels + lane; }
+  // The one thread that arrives for the team.
+  __device__ __forceinline__ bool leads() const { return member == 0 && lane == 0; }
 };
 
 // Meets the team.
@@ -314,14 +317,13 @@ __device__ __forceinline__ bool common_scale_fits(const Magnitudes& magnitudes, 
 
 // A part again, each frame with a scale that fits it. Rare, so the code is short rather than fast. False when
 // every frame has the common scale after all (silent ones have): then nothing is stored. The whole team.
-template <typename X, int kTerms, int kTaps, bool kPointwise>
-__device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90Launch& launch,
-                                               const ThreadTaps<kTaps>& taps, const SharedMemory& s, const Team& own,
-                                               int channel, int term_bytes, int part, const char* s_row, char* s_terms,
-                                               float* s_inverse) {
+template <int kTerms, bool kPointwise, typename SumOfFrame>
+__device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
+                                               const Team& own, int channel, int term_bytes, char* s_terms,
+                                               float* s_inverse, const SumOfFrame& sum_of_frame) {
   const Sm90Plan& plan = launch.plan;
   const auto result = [&](int frame) {
-    float a[1] = {sum_taps_of_frame<X, kTaps>(args, launch, taps, s_row, 4 * part + frame / 4, frame % 4, channel)};
+    float a[1] = {sum_of_frame(frame)};
     if constexpr (!kPointwise) {
       with_activation_of_taps(args.before_mix, [&](auto activation) { a[0] = activation(a[0]); });
     }
@@ -357,6 +359,70 @@ __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90
     if constexpr (kTerms == 2) *reinterpret_cast<std::uint32_t*>(s_pair + term_bytes) = terms.low;
   }
   return true;
+}
+
+// Activates a part's sums, scales and splits them and stores them in a stage. Behind it the whole team has done so, and
+// has read all that the part needs of x. `wait_for_stage` returns when the stage may be written; `sum_of_frame` gives
+// one frame's sum again. The whole team.
+template <int kTerms, bool kSilu, bool kPointwise, typename WaitForStage, typename SumOfFrame>
+__device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
+                                           const Team& own, Part& a, int first_channel, int stage_index, int part,
+                                           const WaitForStage& wait_for_stage, const SumOfFrame& sum_of_frame) {
+  const Sm90Plan& plan = launch.plan;
+  const int row = own.row();
+  const int channel = first_channel + row;
+  const int padded = min(args.in_padded - first_channel, Tile::kPassChannels);
+  const int term_bytes = padded / 8 * kStrideBytes;
+  const auto activate_all = [&](auto activation) {
+#pragma unroll
+    for (int i = 0; i < Sm90::kPartFrames; ++i) a[i / 4][i % 4] = activation(a[i / 4][i % 4]);
+  };
+  if constexpr (kSilu) {
+    activate_all([](float t) { return scaled_silu_of_log2(t); });
+  } else {
+    with_scaled_activation_of_taps(kPointwise ? Activation::kIdentity : args.before_mix, activate_all);
+  }
+  // Columns 8*j + 2*q + e of these 16 frames are frames 4*q + 2*j + e: a thread of the mix then holds four frames
+  // side by side, and four threads all 16.
+  std::uint32_t high[2][4];
+  std::uint32_t low[2][4];
+  Magnitudes magnitudes(part + 1 == plan.parts ? launch.absent : 0);
+#pragma unroll
+  for (int q = 0; q < kQuads; ++q) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const SplitPair terms = split_pair(a[q][2 * j], a[q][2 * j + 1]);
+      high[j][q] = terms.high;
+      low[j][q] = terms.low;
+      magnitudes.add(terms.high, 2 * q + j);
+    }
+  }
+  wait_for_stage();
+  char* s_terms =
+      s.s_stages + stage_index * plan.stage_bytes + row / 8 * kStrideBytes + part * (2 * 128) + row % 8 * 16;
+  if (row < padded) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      *reinterpret_cast<uint4*>(s_terms + j * 128) = make_uint4(high[j][0], high[j][1], high[j][2], high[j][3]);
+      if constexpr (kTerms == 2) {
+        *reinterpret_cast<uint4*>(s_terms + j * 128 + term_bytes) =
+            make_uint4(low[j][0], low[j][1], low[j][2], low[j][3]);
+      }
+    }
+  }
+  sm90::fence_for_async_reads();
+  bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
+  if (scaled) {
+    scaled = scale_by_frame<kTerms, kPointwise>(args, launch, s, own, channel, term_bytes, s_terms,
+                                                s.s_inverse + stage_index * Tile::kFrames + part * Sm90::kPartFrames,
+                                                sum_of_frame);
+    sm90::fence_for_async_reads();
+    meet_team(plan, own);
+  }
+  if (own.leads()) {
+    s.s_scaled[stage_index * Sm90::kMaxParts + part] = scaled ? 1 : 0;
+    sm90::barrier_arrive(&s.s_stage_full[stage_index]);
+  }
 }
 
 // Queues the copy of the warp's share of a slab sample by sample: every so many-th row of its own channels.
@@ -417,7 +483,7 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
   constexpr bool kSilu = kTaps > 0 && !kPointwise;  // kernels of a compiled size are for SiLU alone
   const Sm90Plan& plan = launch.plan;
   const Team own(plan);
-  const int row = own.member * Sm90::kWarpChannels + own.lane;
+  const int row = own.row();
   const int slabs = kWide ? range.count * plan.passes : range.count;
   // Asked for before the copies, behind which they would wait.
   ThreadTaps<kTaps> taps(args, s, row);
@@ -436,7 +502,7 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
                    s_slabs + slot * launch.slab_bytes, &s_slab_full[slot]);
   };
   // A crew's first bulk copies go out before all else, by the lane that sets up its ring.
-  if (own.team == 0 && own.member == 0 && own.lane == 0 && own.crew < plan.crews) {
+  if (own.team == 0 && own.leads() && own.crew < plan.crews) {
 #pragma unroll 1
     for (int slot = 0; slot < launch.slots; ++slot) {
       sm90::barrier_init(&s_slab_full[slot], launch.gather ? 32 * plan.teams * plan.team_warps : 1);
@@ -470,9 +536,6 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
 #pragma unroll 1
   for (int index = own.crew; index < slabs; index += plan.crews) {
     const int first_channel = PassPlace<kWide>(plan, index).first_channel();
-    const int channel = first_channel + row;
-    const int padded = pass_padded<kWide>(args, first_channel);
-    const int term_bytes = padded / 8 * kStrideBytes;
     // The next pass's, asked for a slab ahead.
     [[maybe_unused]] const ThreadTaps<kTaps> next_taps(
         args, s, kWide ? PassPlace<kWide>(plan, index + plan.crews).first_channel() + row : row);
@@ -483,64 +546,22 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
 #pragma unroll 1
     for (; part < plan.parts; part += plan.teams) {
       const char* s_row = s_slabs + slot.index * launch.slab_bytes + row * launch.row_bytes;
-      // Columns 8*j + 2*q + e of these 16 frames are frames 4*q + 2*j + e: a thread of the mix then holds four frames
-      // side by side, and four threads all 16.
-      std::uint32_t high[2][4];
-      std::uint32_t low[2][4];
-      Magnitudes magnitudes(part + 1 == plan.parts ? launch.absent : 0);
       Part a;
       sum_taps<X, kTaps, kDilation>(args, launch, taps, s_row, part, a);
-      const auto activate_all = [&](auto activation) {
-#pragma unroll
-        for (int i = 0; i < Sm90::kPartFrames; ++i) a[i / 4][i % 4] = activation(a[i / 4][i % 4]);
+      const auto wait_for_stage = [&] {
+        if (!stage_is_free) sm90::barrier_wait(&s.s_stage_empty[stage_index], stage.parity ^ 1);
+        stage_is_free = true;
       };
-      if constexpr (kSilu) {
-        activate_all([](float t) { return scaled_silu_of_log2(t); });
-      } else {
-        with_scaled_activation_of_taps(kPointwise ? Activation::kIdentity : args.before_mix, activate_all);
-      }
-#pragma unroll
-      for (int q = 0; q < kQuads; ++q) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          const SplitPair terms = split_pair(a[q][2 * j], a[q][2 * j + 1]);
-          high[j][q] = terms.high;
-          low[j][q] = terms.low;
-          magnitudes.add(terms.high, 2 * q + j);
-        }
-      }
-      if (!stage_is_free) sm90::barrier_wait(&s.s_stage_empty[stage_index], stage.parity ^ 1);
-      stage_is_free = true;
-      char* s_terms =
-          s.s_stages + stage_index * plan.stage_bytes + row / 8 * kStrideBytes + part * (2 * 128) + row % 8 * 16;
-      if (row < padded) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          *reinterpret_cast<uint4*>(s_terms + j * 128) = make_uint4(high[j][0], high[j][1], high[j][2], high[j][3]);
-          if constexpr (kTerms == 2) {
-            *reinterpret_cast<uint4*>(s_terms + j * 128 + term_bytes) =
-                make_uint4(low[j][0], low[j][1], low[j][2], low[j][3]);
-          }
-        }
-      }
-      sm90::fence_for_async_reads();
-      // Behind this the whole team has read the slab and written the stage, so that one thread arrives for all.
-      bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
-      if (scaled) {
-        scaled = scale_by_frame<X, kTerms, kTaps, kPointwise>(
-            args, launch, taps, s, own, channel, term_bytes, part, s_row, s_terms,
-            s.s_inverse + stage_index * Tile::kFrames + part * Sm90::kPartFrames);
-        sm90::fence_for_async_reads();
-        meet_team(plan, own);
-      }
-      if (launch.gather) sm90::barrier_arrive(&s_slab_empty[slot.index]);  // every lane, for its own reads
-      if (own.member == 0 && own.lane == 0) {
-        s.s_scaled[stage_index * Sm90::kMaxParts + part] = scaled ? 1 : 0;
-        sm90::barrier_arrive(&s.s_stage_full[stage_index]);
-        if (!launch.gather && sm90::barrier_arrive_last(&s_slab_empty[slot.index]) && later < slabs) {
-          sm90::barrier_wait(&s_slab_empty[slot.index], slot.parity);  // over, but now seen to be
-          copy(later, slot.index);
-        }
+      store_part<kTerms, kSilu, kPointwise>(
+          args, launch, s, own, a, first_channel, stage_index, part, wait_for_stage, [&](int frame) {
+            return sum_taps_of_frame<X, kTaps>(args, launch, taps, s_row, 4 * part + frame / 4, frame % 4,
+                                               first_channel + row);
+          });
+      if (launch.gather) {
+        sm90::barrier_arrive(&s_slab_empty[slot.index]);  // every lane, for its own reads
+      } else if (own.leads() && sm90::barrier_arrive_last(&s_slab_empty[slot.index], 1) && later < slabs) {
+        sm90::barrier_wait(&s_slab_empty[slot.index], slot.parity);  // over, but now seen to be
+        copy(later, slot.index);
       }
     }
     part -= plan.parts;

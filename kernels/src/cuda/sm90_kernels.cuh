@@ -18,6 +18,9 @@
 //              stage, corrections first so that one accumulator rounds as well as two; then scale, bias, stores of 64
 //              bytes a row. With several passes a tile is in several stages, all of which are kept while the
 //              warpgroups take its rows of y, 64 after 64, weights read again for each pass.
+// Taps that lie 32 or 64 frames apart would have every tile read several times its size. x of several tiles side by side
+// then goes through one ring, in which their halos are read once (sm90_ring.cuh); all else is the same.
+//
 // Items that bulk copies cannot read (a table of them, unaligned rows) are copied sample by sample, asynchronously too,
 // into the same slabs, so their bits are the same.
 //
@@ -27,6 +30,7 @@
 
 #include "cuda/sm90_depthwise.cuh"
 #include "cuda/sm90_mix.cuh"
+#include "cuda/sm90_ring.cuh"
 #include "cuda/sm90_tile.cuh"
 
 namespace halotap::kernels::cuda {
@@ -63,12 +67,16 @@ __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90L
   }
 }
 
+// Stands for the dilations of the ring, beside those that sum_taps names.
+constexpr int kRingDilation = 8;
+
 template <typename X, int kTerms, int kTaps, int kDilation, bool kPointwise, Store kStore, bool kWide>
 __global__ void __launch_bounds__(Sm90Roles<kWide>::kThreads, 1)
     sm90_block(const __grid_constant__ BlockArgs args, const __grid_constant__ Sm90Launch launch,
                const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ __align__(128) char s_memory[];
+  constexpr bool kRing = kDilation == kRingDilation;
+  extern __shared__ __align__(1024) char s_memory[];
   sm90::allow_next_launch();
   const SharedMemory s = divide(s_memory, launch.plan);
   const TileRange range(launch);
@@ -80,12 +88,16 @@ __global__ void __launch_bounds__(Sm90Roles<kWide>::kThreads, 1)
     if constexpr (kWide) {
       mix_passes_role<X, kTerms, kPointwise, kStore>(args, launch, s, range);
     } else {
-      mix_role<X, kTerms, kPointwise, kStore>(args, launch, s, range);
+      mix_role<X, kTerms, kPointwise, kStore, kRing>(args, launch, s);
     }
   } else {
     sm90::give_registers<Sm90Roles<kWide>::kDepthwiseRegisters>();
     set_up_stages<kTaps, kWide>(args, launch, s);
-    depthwise_role<X, kTerms, kTaps, kDilation, kPointwise, kWide>(args, launch, s, &map, range);
+    if constexpr (kRing) {
+      ring_depthwise_role<kTerms>(args, launch, s, &map);
+    } else {
+      depthwise_role<X, kTerms, kTaps, kDilation, kPointwise, kWide>(args, launch, s, &map, range);
+    }
   }
 #else
   // Code for other cards holds no body. This static shared memory, which the body has none of, tells the host.
@@ -97,9 +109,12 @@ __global__ void __launch_bounds__(Sm90Roles<kWide>::kThreads, 1)
 // The kernels of one precision. Which of a layer's runs depends on the items of a launch; all give the same bits,
 // because their arithmetic is the same.
 template <typename X, int kTerms, Store kStore, bool kWide>
-Sm90Kernel kernel_of(const Sm90Plan& plan, bool compiled) {
+Sm90Kernel kernel_of(const Sm90Plan& plan, Taps taps) {
   if (plan.pointwise) return sm90_block<X, kTerms, 0, 4, true, kStore, kWide>;
-  if (compiled) {
+  if constexpr (sizeof(X) == 4 && !kWide) {
+    if (taps == Taps::kRing) return sm90_block<X, kTerms, 0, kRingDilation, false, kStore, kWide>;
+  }
+  if (taps == Taps::kCompiled) {
     switch (plan.taps * 4 + plan.dilation) {
       case 5 * 4 + 2:
         return sm90_block<X, kTerms, 5, 2, false, kStore, kWide>;
@@ -134,13 +149,13 @@ Sm90Kernel kernel_of(const Sm90Plan& plan, bool compiled) {
 }
 
 template <typename X, bool kWide>
-Sm90Kernel kernel_of(const Sm90Plan& plan, Math math, bool compiled, Store store) {
+Sm90Kernel kernel_of(const Sm90Plan& plan, Math math, Taps taps, Store store) {
   if (math == Math::kFp32) {
-    return store == Store::kQuads ? kernel_of<X, 2, Store::kQuads, kWide>(plan, compiled)
-                                  : kernel_of<X, 2, Store::kSamples, kWide>(plan, compiled);
+    return store == Store::kQuads ? kernel_of<X, 2, Store::kQuads, kWide>(plan, taps)
+                                  : kernel_of<X, 2, Store::kSamples, kWide>(plan, taps);
   }
-  return store == Store::kQuads ? kernel_of<X, 1, Store::kQuads, kWide>(plan, compiled)
-                                : kernel_of<X, 1, Store::kSamples, kWide>(plan, compiled);
+  return store == Store::kQuads ? kernel_of<X, 1, Store::kQuads, kWide>(plan, taps)
+                                : kernel_of<X, 1, Store::kSamples, kWide>(plan, taps);
 }
 
 }  // namespace

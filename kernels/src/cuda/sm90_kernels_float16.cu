@@ -2,8 +2,8 @@
 
 namespace halotap::kernels::cuda {
 
-Sm90Kernel sm90_kernel_float16(const Sm90Plan& plan, Math math, bool compiled, Store store) {
-  return kernel_of<__half, false>(plan, math, compiled, store);
+Sm90Kernel sm90_kernel_float16(const Sm90Plan& plan, Math math, Taps taps, Store store) {
+  return kernel_of<__half, false>(plan, math, taps, store);
 }
 
 }  // namespace halotap::kernels::cuda

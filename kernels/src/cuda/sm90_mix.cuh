@@ -304,15 +304,14 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
         const int row = first_row + lane / 4 + 8 * h;
         rows[h] = make_float2(args.d_row_scale[row] * (1.0f / CommonScale::kScale), args.d_mix_bias[row]);
       }
-      store_rows<X, kPointwise, kStore>(args, plan, tile, TilePlace(args, launch, tile), first_row, rows, sums);
+      store_rows<X, kPointwise, kStore>(args, plan, tile, place_of(args, launch, tile), first_row, rows, sums);
     }
     place = next;
   }
 }
 
-template <typename X, int kTerms, bool kPointwise, Store kStore>
-__device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
-                                         TileRange range) {
+template <typename X, int kTerms, bool kPointwise, Store kStore, bool kRing>
+__device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s) {
   const Sm90Plan& plan = launch.plan;
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);
   const int warpgroup = warp / 4;
@@ -337,32 +336,35 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
 
   sm90::wait_for_previous_launch();
   // Stages in the order of tiles: a crew's next one in turn. A warpgroup alone takes every second tile.
+  TileCursor<kRing> cursor(args, launch);
   int crew = 0;
   RingPlace stage;
   const auto advance = [&] {
+    cursor.advance(args, launch);
     if (++crew == plan.crews) {
       crew = 0;
       stage.advance(plan.stages);
     }
   };
-  if (alone && warpgroup == 1) advance();
-  if (!alone && warpgroup == 1 && range.count > 0) give_turn(warpgroup);
+  if (!alone && warpgroup == 1 && cursor.there()) give_turn(warpgroup);
+  if (alone && warpgroup == 1 && cursor.there()) advance();
 #pragma unroll 1
-  for (int index = alone ? warpgroup : 0; index < range.count; index += alone ? 2 : 1) {
+  while (cursor.there()) {
     const int stage_index = crew * plan.stages + stage.index;
     const char* s_stage = s.s_stages + stage_index * plan.stage_bytes;
-    const std::int64_t tile = range.tile(index);
-    const TilePlace place(args, launch, tile);
+    const bool last = cursor.last();
+    const std::int64_t tile = cursor.tile(args);
+    const TilePlace place = cursor.place(args, launch);
     sm90::barrier_wait(&s.s_stage_full[stage_index], stage.parity);
     float sums[8][4];
     if (!alone) take_turn(warpgroup);
     multiply<kTerms>(sums, high, low, uniform_operand(s_stage), steps, nullptr);
-    if (!alone && (warpgroup == 0 || index + 1 < range.count)) give_turn(warpgroup);
+    if (!alone && (warpgroup == 0 || !last)) give_turn(warpgroup);
     to_common_scale(sums, s, stage_index);
     __syncwarp();
     if (lane == 0) sm90::barrier_arrive(&s.s_stage_empty[stage_index]);
     advance();
-    if (alone) advance();
+    if (alone && !last) advance();
     const float2 rows[2] = {s_rows[lane / 4], s_rows[lane / 4 + 8]};
     store_rows<X, kPointwise, kStore>(args, plan, tile, place, row_tile * 16, rows, sums);
   }

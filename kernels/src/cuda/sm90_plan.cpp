@@ -116,14 +116,46 @@ std::optional<Sm90Plan> plan_with(const LayerSpec& spec, const BlockOptions& opt
   return plan;
 }
 
+// Adds the ring for layers of float32 samples whose taps lie whole chunks apart, no more than a tile. Few channels do
+// not need it: their halos are small. It has room for a chunk at every place from the first tap's to the last one's and
+// for two more on the way. A team that stores a tile knows that those before the stages' have been stored, so their
+// chunks were there; a slot's chunks must lie further apart than what it does not know of, or it could take an
+// earlier phase of the slot's barrier for the one that it waits for.
+void add_ring(const LayerSpec& spec, const BlockOptions& options, Sm90Plan& plan) {
+  if (options.x != Element::kFloat32 || plan.pointwise || plan.passes > 1 || plan.team_warps < 3) return;
+  if (spec.kernel_size == 1 || spec.dilation % Sm90::kChunkFrames != 0 || spec.dilation > Tile::kFrames ||
+      spec.left_frames() % Sm90::kChunkFrames != 0) {
+    return;
+  }
+  const std::int64_t chunk_bytes = std::int64_t{plan.team_warps} * Sm90::kWarpChannels * Sm90::kChunkRowBytes;
+  const std::int64_t taps_bytes = spec.kernel_size * image_layout(spec, options.math).in_padded * 4;
+  for (const std::int64_t stages : {2, 1}) {
+    const std::int64_t fixed_bytes = Sm90::kFixedBytes + taps_bytes + stages * plan.stage_bytes;
+    const std::int64_t slots =
+        std::min<std::int64_t>((Sm90::kSharedBytes - fixed_bytes) / chunk_bytes, Sm90::kMaxSlabs);
+    const std::int64_t least_slots =
+        std::max(spec.halo_frames() / Sm90::kChunkFrames + 3, (stages + 1) * Sm90::kTileChunks);
+    if (slots < least_slots) continue;
+    plan.ring = true;
+    plan.ring_slots = static_cast<std::int32_t>(slots);
+    plan.ring_stages = static_cast<std::int32_t>(stages);
+    plan.ring_teams = std::min(Sm90Roles<false>::kDepthwiseWarps / plan.team_warps, Sm90::kMaxParts);
+    plan.chunk_bytes = static_cast<std::int32_t>(chunk_bytes);
+    plan.shared_bytes = std::max(plan.shared_bytes, static_cast<std::int32_t>(fixed_bytes + slots * chunk_bytes));
+    return;
+  }
+}
+
 }  // namespace
 
 std::optional<Sm90Plan> sm90_plan(const LayerSpec& spec, const BlockOptions& options) {
   if (options.x != options.y) return std::nullopt;
   if (spec.in_channels % 16 != 0 || spec.out_channels % 16 != 0) return std::nullopt;
   // Shorter tiles read their halos more often, and leave half of each product without use.
-  const auto whole = plan_with(spec, options, Tile::kFrames);
-  return whole ? whole : plan_with(spec, options, Tile::kFrames / 2);
+  auto plan = plan_with(spec, options, Tile::kFrames);
+  if (!plan) plan = plan_with(spec, options, Tile::kFrames / 2);
+  if (plan) add_ring(spec, options, *plan);
+  return plan;
 }
 
 }  // namespace halotap::kernels::cuda

@@ -42,6 +42,14 @@ struct Sm90Plan {
   std::int32_t stages = 0;       // of split activations in each crew's ring: 64 columns each
   std::int32_t stage_bytes = 0;
   std::int32_t shared_bytes = 0;
+
+  // Whether x goes through a ring of chunks of 32 frames to one crew (sm90_ring.cuh), where bulk copies can bring it
+  // and items have whole tiles of 64 frames.
+  bool ring = false;
+  std::int32_t ring_slots = 0;
+  std::int32_t ring_stages = 0;
+  std::int32_t ring_teams = 0;
+  std::int32_t chunk_bytes = 0;
 };
 
 // The warps of a block and the registers of a thread, at the start and then by role. A block of several passes has
@@ -71,6 +79,10 @@ struct Sm90 {
   static constexpr int kMaxStages = 16;            // likewise
   static constexpr int kSharedBytes = 227 * 1024;  // what a block may have
   static constexpr int kMaxBoxFrames = 256;        // of a bulk tensor copy
+  // Of the ring: a chunk's frames of a channel are the 128 bytes that the copy engine's order spans.
+  static constexpr int kChunkRowBytes = 128;
+  static constexpr int kChunkFrames = kChunkRowBytes / 4;
+  static constexpr int kTileChunks = Tile::kFrames / kChunkFrames;
   // What undoes each frame's scale, and whether it is of use, a stage; maxima and scales of frames a warp.
   static constexpr int kScaleBytes =
       kMaxStages * (Tile::kFrames + kMaxParts) * 4 + 2 * kMostDepthwiseWarps * kPartFrames * 4;

@@ -22,14 +22,18 @@ constexpr int kStrideBytes = Tile::kFrames * 16;               // of a stage: fr
 struct TilePlace {
   int item;
   int tile_of_item;
-
-  // tile / item_tiles by multiplication: (tile * (2^32 + multiplier)) >> (32 + shift), exact for tile < 2^31.
-  __device__ __forceinline__ TilePlace(const BlockArgs& args, const Sm90Launch& launch, std::int64_t tile) {
-    const auto index = static_cast<std::uint32_t>(tile);
-    item = static_cast<int>((__umulhi(index, launch.item_multiplier) + index) >> launch.item_shift);
-    tile_of_item = static_cast<int>(index) - item * static_cast<int>(args.item_tiles);
-  }
 };
+
+// Which item the tile or the run of this index belongs to: index / the number that an item has of them, by
+// multiplication: (index * (2^32 + multiplier)) >> (32 + shift), exact below 2^31.
+__device__ __forceinline__ int item_of(const Sm90Launch& launch, std::int64_t index_of_any) {
+  const auto index = static_cast<std::uint32_t>(index_of_any);
+  return static_cast<int>((__umulhi(index, launch.item_multiplier) + index) >> launch.item_shift);
+}
+__device__ __forceinline__ TilePlace place_of(const BlockArgs& args, const Sm90Launch& launch, std::int64_t tile) {
+  const int item = item_of(launch, tile);
+  return {item, static_cast<int>(tile) - item * static_cast<int>(args.item_tiles)};
+}
 
 struct SharedMemory {
   char* s_slabs;               // [crews][slots]
@@ -95,6 +99,72 @@ struct TileRange {
   __device__ __forceinline__ std::int64_t tile(int index) const {
     return blockIdx.x + static_cast<std::int64_t>(index) * gridDim.x;
   }
+};
+
+// Tiles side by side of one item, whose x goes through the ring in one piece. A block's runs are every gridDim.x-th.
+struct Run {
+  int index;
+  TilePlace first;
+  int tiles;
+
+  __device__ __forceinline__ Run(const BlockArgs& args, const Sm90Launch& launch, int run) : index(run) {
+    const int item = item_of(launch, run);
+    first = {item, (run - item * launch.item_runs) * launch.run_tiles};
+    tiles = min(launch.run_tiles, static_cast<int>(args.item_tiles) - first.tile_of_item);
+  }
+  __device__ __forceinline__ static Run first_of_block(const BlockArgs& args, const Sm90Launch& launch) {
+    return Run(args, launch, static_cast<int>(blockIdx.x));
+  }
+  __device__ __forceinline__ bool there(const Sm90Launch& launch) const { return index < launch.runs; }
+  __device__ __forceinline__ void advance(const BlockArgs& args, const Sm90Launch& launch) {
+    *this = Run(args, launch, index + static_cast<int>(gridDim.x));
+  }
+};
+
+// Goes over a block's tiles in the order of their stages.
+template <bool kRing>
+class TileCursor;
+template <>
+class TileCursor<false> {
+ public:
+  __device__ __forceinline__ TileCursor(const BlockArgs&, const Sm90Launch& launch) : range_(launch) {}
+  __device__ __forceinline__ bool there() const { return index_ < range_.count; }
+  __device__ __forceinline__ bool last() const { return index_ + 1 == range_.count; }
+  __device__ __forceinline__ void advance(const BlockArgs&, const Sm90Launch&) { ++index_; }
+  __device__ __forceinline__ std::int64_t tile(const BlockArgs&) const { return range_.tile(index_); }
+  __device__ __forceinline__ TilePlace place(const BlockArgs& args, const Sm90Launch& launch) const {
+    return place_of(args, launch, range_.tile(index_));
+  }
+
+ private:
+  TileRange range_;
+  int index_ = 0;
+};
+template <>
+class TileCursor<true> {
+ public:
+  __device__ __forceinline__ TileCursor(const BlockArgs& args, const Sm90Launch& launch)
+      : run_(Run::first_of_block(args, launch)), runs_(launch.runs) {}
+  __device__ __forceinline__ bool there() const { return run_.index < runs_; }
+  __device__ __forceinline__ bool last() const {
+    return tile_ + 1 == run_.tiles && run_.index + static_cast<int>(gridDim.x) >= runs_;
+  }
+  __device__ __forceinline__ void advance(const BlockArgs& args, const Sm90Launch& launch) {
+    if (++tile_ < run_.tiles) return;
+    tile_ = 0;
+    run_.advance(args, launch);
+  }
+  __device__ __forceinline__ std::int64_t tile(const BlockArgs& args) const {
+    return run_.first.item * args.item_tiles + run_.first.tile_of_item + tile_;
+  }
+  __device__ __forceinline__ TilePlace place(const BlockArgs&, const Sm90Launch&) const {
+    return {run_.first.item, run_.first.tile_of_item + tile_};
+  }
+
+ private:
+  Run run_;
+  int tile_ = 0;  // of the run
+  int runs_;
 };
 
 // The rows of y of this block, 64 each, of a layer of several passes.

@@ -356,6 +356,47 @@ TEST_P(CudaBlock, GivesTheSameBitsInABatchOfAnyAlignment) {
   }
 }
 
+// Dilations of whole chunks bring x through a ring where rows are aligned, and otherwise sample by sample.
+TEST_P(CudaBlock, GivesTheSameBitsThroughARingOfChunks) {
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    Random random(3500 + seed);
+    LayerSpec spec;
+    spec.name = "layer";
+    spec.in_channels = 16 * draw(random, 5, 8);
+    spec.out_channels = toss(random) ? spec.in_channels : 16 * draw(random, 1, 12);
+    spec.dilation = 32 * draw(random, 1, 2);
+    spec.kernel_size = draw(random, 2, 5);
+    spec.activation = static_cast<Activation>(draw(random, 0, test::kSoftmax - 1));
+    spec.padding = spec.halo_frames() % 2 == 0 && toss(random) ? Padding::kSame : Padding::kCausal;
+    spec.residual = spec.in_channels == spec.out_channels && toss(random);
+    const Layer layer = draw_layer(random, spec);
+    // One run, runs of several tiles, more runs than processors.
+    const std::int64_t frames = 4 * draw(random, 16, seed % 3 == 0 ? 30 : 1500);
+    const std::int64_t count = seed % 3 == 2 ? draw(random, 40, 160) : draw(random, 1, 5);
+    const PackedBlock block(layer, {});
+    const std::vector<float> x = draw_signal(random, count * spec.in_channels * (frames + 1));
+    const auto run_with = [&](const std::vector<float>& samples, std::int64_t stride) {
+      const DeviceBytes d_samples(samples);
+      const DeviceBytes d_y(std::vector<float>(static_cast<std::size_t>(count * spec.out_channels * frames), kPoison));
+      Items items;
+      items.count = count;
+      items.first = {d_samples.data(), d_y.data(), stride, frames, frames, 0, frames, 0, frames};
+      items.x_stride = spec.in_channels * stride;
+      items.y_stride = spec.out_channels * frames;
+      require(launch_block(block, items, nullptr));
+      require(cudaDeviceSynchronize());
+      return d_y.read<float>();
+    };
+    std::vector<float> aligned;
+    for (std::int64_t row = 0; row < count * spec.in_channels; ++row) {
+      aligned.insert(aligned.end(), x.begin() + row * (frames + 1), x.begin() + row * (frames + 1) + frames);
+    }
+    ASSERT_TRUE(same_bits(run_with(aligned, frames), run_with(x, frames + 1)))
+        << "seed " << seed << ": " << describe(spec) << ", " << count << " x " << frames << " frames, "
+        << block.kernel_name();
+  }
+}
+
 TEST_P(CudaBlock, ReadsAndWritesOnlyTheFramesThatAreReal) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Random random(4000 + seed);

@@ -51,6 +51,22 @@ TEST(Sm90Plan, ShortensTilesForLongHalos) {
   EXPECT_EQ(sm90_plan(spec_of(128, 128, 9, 64), {})->tile_frames, 32);
 }
 
+TEST(Sm90Plan, BringsTapsThatLieWholeChunksApartThroughARing) {
+  const auto plan = sm90_plan(spec_of(128, 128, 5, 64), {});
+  ASSERT_TRUE(plan);
+  EXPECT_TRUE(plan->ring);
+  EXPECT_EQ(plan->ring_slots, 11);  // eight of the halo, one of the tile, two on the way
+  EXPECT_EQ(plan->ring_stages, 1);
+  EXPECT_EQ(plan->ring_teams, 3);
+  EXPECT_EQ(sm90_plan(spec_of(128, 128, 5, 32), {})->ring_stages, 2);
+  EXPECT_TRUE(sm90_plan(spec_of(96, 64, 3, 64), {})->ring);
+  EXPECT_FALSE(sm90_plan(spec_of(128, 128, 9, 64), {})->ring);   // too much halo
+  EXPECT_FALSE(sm90_plan(spec_of(128, 128, 5, 48), {})->ring);   // taps in the midst of a chunk
+  EXPECT_FALSE(sm90_plan(spec_of(128, 128, 3, 128), {})->ring);  // a chunk of a short run would have no reader
+  EXPECT_FALSE(sm90_plan(spec_of(64, 64, 5, 64), {})->ring);
+  EXPECT_FALSE(sm90_plan(spec_of(128, 128, 5, 64), {Math::kBf16, Element::kBfloat16, Element::kBfloat16})->ring);
+}
+
 TEST(Sm90Plan, LeavesOtherChannelCountsAndMixedSampleTypesToTheGenericBlock) {
   EXPECT_FALSE(sm90_plan(spec_of(120, 128, 5, 2), {}));
   EXPECT_FALSE(sm90_plan(spec_of(128, 120, 5, 2), {}));
@@ -85,6 +101,7 @@ TEST(Sm90Plan, KeepsAllPassesOfATileInStages) {
 
 TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
   int taken = 0;
+  int rings = 0;
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     Random random(seed);
     LayerSpec spec = spec_of(16 * draw(random, 1, toss(random) ? 8 : 64), 16 * draw(random, 1, 64),
@@ -113,6 +130,18 @@ TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
     ASSERT_GE(plan->team_warps * Sm90::kWarpChannels, std::min<std::int64_t>(spec.in_channels, Tile::kPassChannels))
         << seed;
     ASSERT_GE(plan->passes * Tile::kPassChannels, spec.in_channels) << seed;
+    if (plan->ring) {
+      ++rings;
+      ASSERT_LE(plan->ring_slots, Sm90::kMaxSlabs) << seed;
+      // From the first tap's chunk to the last one's and two more, and more than one team may be ahead of another.
+      ASSERT_GE(plan->ring_slots, spec.halo_frames() / Sm90::kChunkFrames + 3) << seed;
+      ASSERT_GE(plan->ring_slots, (plan->ring_stages + 1) * Sm90::kTileChunks) << seed;
+      ASSERT_LE(plan->ring_teams * plan->team_warps, Sm90Roles<false>::kDepthwiseWarps) << seed;
+      ASSERT_LE(plan->ring_teams, Sm90::kMaxParts) << seed;
+      ASSERT_GE(plan->shared_bytes, plan->ring_slots * plan->chunk_bytes + plan->ring_stages * plan->stage_bytes)
+          << seed;
+      ASSERT_EQ(plan->chunk_bytes % 1024, 0) << seed;  // what the copy engine's order of 128 bytes spans
+    }
     ASSERT_EQ(plan->row_bytes % 32, 16) << seed;
     ASSERT_LE(plan->box_frames, Sm90::kMaxBoxFrames) << seed;
     ASSERT_EQ(plan->slab_bytes, plan->boxes * plan->team_warps * Sm90::kWarpChannels * plan->row_bytes) << seed;
@@ -132,6 +161,7 @@ TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
     }
   }
   EXPECT_GT(taken, 1000);
+  EXPECT_GT(rings, 5);
 }
 
 TEST(BlockArgs, DividesLongItemsIntoTilesAndPutsShortOnesSideBySide) {
