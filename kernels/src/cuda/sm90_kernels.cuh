@@ -18,8 +18,8 @@
 //              stage, corrections first so that one accumulator rounds as well as two; then scale, bias, stores of 64
 //              bytes a row. With several passes a tile is in several stages, all of which are kept while the
 //              warpgroups take its rows of y, 64 after 64, weights read again for each pass.
-// Taps that lie 32 or 64 frames apart would have every tile read several times its size. x of several tiles side by side
-// then goes through one ring, in which their halos are read once (sm90_ring.cuh); all else is the same.
+// Taps that lie 32 or 64 frames apart would have every tile read several times its size. x of several tiles side by
+// side then goes through one ring, in which their halos are read once (sm90_ring.cuh); all else is the same.
 //
 // Items that bulk copies cannot read (a table of them, unaligned rows) are copied sample by sample, asynchronously too,
 // into the same slabs, so their bits are the same.
