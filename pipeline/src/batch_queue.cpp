@@ -1,0 +1,59 @@
+#include "batch_queue.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace halotap::pipeline {
+
+BatchQueue::BatchQueue(std::size_t slots, std::chrono::nanoseconds margin) : margin_(margin), awaited_since_(slots) {
+  chunks_.reserve(slots);
+  taken_.reserve(slots);
+}
+
+void BatchQueue::add(Chunk chunk) noexcept HALOTAP_NONBLOCKING {
+  pass(chunk.slot);
+  chunks_.push_back(chunk);
+  earliest_ = std::min(earliest_, chunk.deadline);
+}
+
+void BatchQueue::pass(std::uint32_t slot) noexcept HALOTAP_NONBLOCKING {
+  if (awaited_since_[slot] != call_) return;
+  awaited_since_[slot] = 0;
+  --awaited_;
+}
+
+Instant BatchQueue::due(Instant now) const noexcept HALOTAP_NONBLOCKING {
+  if (chunks_.empty()) return Instant::max();
+  return awaited_ == 0 ? now : earliest_ - times_.estimate(chunks_.size()) - margin_;
+}
+
+std::size_t BatchQueue::count_at(Instant now) const noexcept {
+  const std::size_t all = chunks_.size();
+  const std::chrono::nanoseconds left = earliest_ - now - margin_;
+  if (times_.estimate(all) <= left) return all;
+  const std::size_t fitting = times_.fitting(left, all);
+  return fitting == 0 ? all : fitting;
+}
+
+const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HALOTAP_NONBLOCKING {
+  taken_.clear();
+  if (chunks_.empty()) return taken_;
+  const std::size_t count = count_at(now);
+  earliest_ = Instant::max();
+  if (count == chunks_.size()) {
+    std::swap(chunks_, taken_);
+  } else {
+    const auto end = chunks_.begin() + static_cast<std::ptrdiff_t>(count);
+    std::nth_element(chunks_.begin(), end, chunks_.end(),
+                     [](const Chunk& a, const Chunk& b) { return a.deadline < b.deadline; });
+    taken_.assign(chunks_.begin(), end);  // within what was reserved
+    chunks_.erase(chunks_.begin(), end);
+    for (const Chunk& chunk : chunks_) earliest_ = std::min(earliest_, chunk.deadline);
+  }
+  ++call_;
+  for (const Chunk& chunk : taken_) awaited_since_[chunk.slot] = call_;
+  awaited_ = taken_.size();
+  return taken_;
+}
+
+}  // namespace halotap::pipeline
