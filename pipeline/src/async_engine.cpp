@@ -117,7 +117,7 @@ void check(const Model& model, const AsyncSpec& spec) {
   require_range("max_streams", spec.engine.max_streams, 1, std::int64_t{1} << 20);
   require_range("max_chunk_frames", spec.engine.max_chunk_frames, 1, kMaxChunkFrames);
   require_range("in_flight", spec.in_flight, 1, kMaxInFlight);
-  require_range("max_wait, in nanoseconds", spec.max_wait.count(), 1, kHourNs);
+  require_range("max_wait, in nanoseconds", spec.max_wait.count(), 0, kHourNs);
   require_range("margin, in nanoseconds", spec.margin.count(), 0, kHourNs);
   require_range("poll, in nanoseconds", spec.poll.count(), 0, kHourNs);
   if (!spec.own_thread && spec.realtime.asks()) {
@@ -256,7 +256,7 @@ struct AsyncEngine::Impl {
         case EntryKind::kChunk:
           if (!has_failed) {
             lane.queued = true;
-            queue.add({std::clamp(next.deadline, now, now + spec.max_wait), slot});
+            queue.add({std::max(next.deadline, Instant{}), now + spec.max_wait, slot});
             ++counters.entries_in_flight;
             return;
           }
@@ -288,7 +288,10 @@ struct AsyncEngine::Impl {
 
   // One call with what the queue says, and its answers.
   void compute(Instant begun) {
-    if (!queue.all_ready()) ++counters.calls_pressed;
+    if (!queue.all_ready()) {
+      ++counters.calls_pressed;
+      queue.late(begun - expected);
+    }
     const std::vector<BatchQueue::Chunk>& chunks = queue.take(begun);
     if (queue.size() > 0) ++counters.calls_cut;
     batch.clear();
@@ -330,7 +333,8 @@ struct AsyncEngine::Impl {
       if (queue.due(begun) <= begun || failed.load(std::memory_order_relaxed)) compute(begun);
     }
     published.store(counters);
-    return {counters.entries_out - out_before, queue.due(now)};
+    expected = queue.due(now);
+    return {counters.entries_out - out_before, expected};
   }
 
   void work() {
@@ -456,6 +460,7 @@ struct AsyncEngine::Impl {
 
   BatchQueue queue;
   std::vector<StreamChunk> batch;
+  Instant expected = Instant::max();  // when the next call was to begin, by the last step
   AsyncCounters counters;
   Published<AsyncCounters> published;
   std::atomic<std::uint64_t> refused_full{0};

@@ -5,7 +5,8 @@
 
 namespace halotap::pipeline {
 
-BatchQueue::BatchQueue(std::size_t slots, std::chrono::nanoseconds margin) : margin_(margin), awaited_since_(slots) {
+BatchQueue::BatchQueue(std::size_t slots, std::chrono::nanoseconds least_margin)
+    : least_margin_(least_margin), awaited_since_(slots) {
   chunks_.reserve(slots);
   taken_.reserve(slots);
 }
@@ -13,7 +14,12 @@ BatchQueue::BatchQueue(std::size_t slots, std::chrono::nanoseconds margin) : mar
 void BatchQueue::add(Chunk chunk) noexcept HALOTAP_NONBLOCKING {
   pass(chunk.slot);
   chunks_.push_back(chunk);
-  earliest_ = std::min(earliest_, chunk.deadline);
+  note(chunk);
+}
+
+void BatchQueue::note(const Chunk& chunk) noexcept {
+  earliest_deadline_ = std::min(earliest_deadline_, chunk.deadline);
+  earliest_wait_ = std::min(earliest_wait_, chunk.waits_until);
 }
 
 void BatchQueue::pass(std::uint32_t slot) noexcept HALOTAP_NONBLOCKING {
@@ -24,12 +30,13 @@ void BatchQueue::pass(std::uint32_t slot) noexcept HALOTAP_NONBLOCKING {
 
 Instant BatchQueue::due(Instant now) const noexcept HALOTAP_NONBLOCKING {
   if (chunks_.empty()) return Instant::max();
-  return awaited_ == 0 ? now : earliest_ - times_.estimate(chunks_.size()) - margin_;
+  if (awaited_ == 0) return now;
+  return std::min(earliest_wait_, earliest_deadline_ - times_.estimate(chunks_.size()) - least_margin_ - lateness_);
 }
 
 std::size_t BatchQueue::count_at(Instant now) const noexcept {
   const std::size_t all = chunks_.size();
-  const std::chrono::nanoseconds left = earliest_ - now - margin_;
+  const std::chrono::nanoseconds left = earliest_deadline_ - now;
   if (times_.estimate(all) <= left) return all;
   const std::size_t fitting = times_.fitting(left, all);
   return fitting == 0 ? all : fitting;
@@ -39,7 +46,8 @@ const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HAL
   taken_.clear();
   if (chunks_.empty()) return taken_;
   const std::size_t count = count_at(now);
-  earliest_ = Instant::max();
+  earliest_deadline_ = Instant::max();
+  earliest_wait_ = Instant::max();
   if (count == chunks_.size()) {
     std::swap(chunks_, taken_);
   } else {
@@ -48,7 +56,7 @@ const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HAL
                      [](const Chunk& a, const Chunk& b) { return a.deadline < b.deadline; });
     taken_.assign(chunks_.begin(), end);  // within what was reserved
     chunks_.erase(chunks_.begin(), end);
-    for (const Chunk& chunk : chunks_) earliest_ = std::min(earliest_, chunk.deadline);
+    for (const Chunk& chunk : chunks_) note(chunk);
   }
   ++call_;
   for (const Chunk& chunk : taken_) awaited_since_[chunk.slot] = call_;

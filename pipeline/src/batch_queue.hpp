@@ -13,25 +13,29 @@
 namespace halotap::pipeline {
 
 // The chunks that are ready, at most one a stream. With n of them ready, the earliest deadline D among them, and
-// T(n) = CallTimes::estimate(n) + margin:
+// T(n) = CallTimes::estimate(n):
 //
-//     when        as soon as every stream of the last call is ready again, was skipped or is closed,
-//                 and at D - T(n) at the latest
+//     when        as soon as every stream of the last call is ready again, was skipped or is closed; at
+//                 D - T(n) - margin at the latest, and when one of them has waited for long enough
 //     which       all n, if now + T(n) <= D;
 //                 else the k earliest by deadline, k the largest with now + T(k) <= D;
 //                 else all n: the earliest cannot be saved, and the largest call clears a backlog soonest
+//
+// The margin is the least that was asked for and how late the worker was for such calls, a figure as those of CallTimes.
+// It lies between when and which, so that who comes to a call a little late does not have to cut it.
 //
 // A stream is thus waited for until a call goes without it, and again once it takes part in one: one that stops costs
 // the others one wait, to the edge of a deadline and not over it. Nothing here reads a clock. Of one thread. [worker]
 class BatchQueue {
  public:
   struct Chunk {
-    Instant deadline;
+    Instant deadline;     // not before the clock's zero
+    Instant waits_until;  // for others to join it
     std::uint32_t slot;
   };
 
   // Room for `slots` chunks. [control]
-  BatchQueue(std::size_t slots, std::chrono::nanoseconds margin);
+  BatchQueue(std::size_t slots, std::chrono::nanoseconds least_margin);
 
   // A stream whose slot has no chunk here is ready.
   void add(Chunk chunk) noexcept HALOTAP_NONBLOCKING;
@@ -47,20 +51,27 @@ class BatchQueue {
   // Takes the chunks of a call that begins now; valid until the next take. Not empty unless nothing is ready. Their
   // streams are those waited for from now on.
   const std::vector<Chunk>& take(Instant now) noexcept HALOTAP_NONBLOCKING;
+  // How much later than due a call begins whose time had come before all were ready.
+  void late(std::chrono::nanoseconds by) noexcept HALOTAP_NONBLOCKING {
+    follow(lateness_, std::max(by, std::chrono::nanoseconds{0}));
+  }
   // How long the call with so many streams took.
   void record(std::size_t streams, std::chrono::nanoseconds time) noexcept HALOTAP_NONBLOCKING {
     times_.record(streams, time);
   }
 
  private:
+  void note(const Chunk& chunk) noexcept;
   // How many a call that begins now takes.
   std::size_t count_at(Instant now) const noexcept;
 
-  const std::chrono::nanoseconds margin_;
+  const std::chrono::nanoseconds least_margin_;
+  std::chrono::nanoseconds lateness_{0};
   CallTimes times_;
   std::vector<Chunk> chunks_;  // ready, in no order; both reserved for all slots
   std::vector<Chunk> taken_;
-  Instant earliest_ = Instant::max();  // among chunks_
+  Instant earliest_deadline_ = Instant::max();  // among chunks_, as is the next
+  Instant earliest_wait_ = Instant::max();
   // The number of the last call; by slot, that of the call since which nothing was heard of its stream.
   std::uint64_t call_ = 1;
   std::vector<std::uint64_t> awaited_since_;

@@ -21,7 +21,8 @@ std::size_t CallTimes::least_of(std::size_t step) noexcept {
 
 void CallTimes::record(std::size_t streams, std::chrono::nanoseconds time) noexcept HALOTAP_NONBLOCKING {
   std::chrono::nanoseconds& figure = figures_[step_of(streams)];
-  figure = std::max({time, figure - (figure - time) / 64, std::chrono::nanoseconds{1}});
+  follow(figure, time);
+  figure = std::max(figure, std::chrono::nanoseconds{1});
 }
 
 std::chrono::nanoseconds CallTimes::estimate(std::size_t streams) const noexcept HALOTAP_NONBLOCKING {

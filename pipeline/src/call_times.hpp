@@ -1,6 +1,7 @@
 // How long a call of the engine takes for so many streams.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -9,12 +10,17 @@
 
 namespace halotap::pipeline {
 
-// A running, conservative estimate by the number of streams in a call. Calls of about as many streams (four steps in
-// every power of two) share a figure, which follows a longer call at once and a shorter one slowly:
+// A running figure on the side of caution: follows a longer time at once and a shorter one slowly,
 //
-//     figure = max(time, figure - (figure - time) / 64)        an outlier is halved after 44 calls
+//     figure = max(time, figure - (figure - time) / 64)        an outlier is halved after 44 times
 //
-// For a number of streams that was never measured it is the least of what t(n) = a + b n, a and b at least 0, allows:
+inline void follow(std::chrono::nanoseconds& figure, std::chrono::nanoseconds time) noexcept HALOTAP_NONBLOCKING {
+  figure = std::max(time, figure - (figure - time) / 64);
+}
+
+// Such a figure by the number of streams in a call; calls of about as many (four steps in every power of two) share
+// one. For a number of streams that was never measured it is the least of what t(n) = a + b n, a and b at least 0,
+// allows:
 //
 //     t(n) <= t(m)            for m >= n: the figure of the next larger step that has one
 //     t(n) <= t(m) * n / m    for m <= n: every smaller step that has one

@@ -331,7 +331,7 @@ TEST_F(AsyncEngineTest, RefusesASpecOutOfRange) {
   refused([](AsyncSpec& s) { s.in_flight = 0; }, "in_flight: expected 1 to 1024, got 0");
   refused([](AsyncSpec& s) { s.engine.max_streams = 0; }, "max_streams: expected 1 to 1048576, got 0");
   refused([](AsyncSpec& s) { s.engine.max_chunk_frames = std::int64_t{1} << 40; }, "max_chunk_frames: expected 1 to");
-  refused([](AsyncSpec& s) { s.max_wait = {}; }, "max_wait, in nanoseconds: expected 1 to");
+  refused([](AsyncSpec& s) { s.max_wait = -milliseconds(1); }, "max_wait, in nanoseconds: expected 0 to");
   refused([](AsyncSpec& s) { s.margin = -milliseconds(1); }, "margin, in nanoseconds: expected 0 to");
   refused([](AsyncSpec& s) { s.poll = hours(2); }, "poll, in nanoseconds: expected 0 to");
   refused([](AsyncSpec& s) { s.realtime.priority = 5; }, "realtime: expected nothing");

@@ -17,11 +17,12 @@ namespace halotap::pipeline {
 struct AsyncSpec {
   EngineSpec engine = {};      // max_chunk_frames 1 to 2^20 here
   std::int64_t in_flight = 2;  // entries of a stream, 1 to 1024, that are submitted and not yet collected
-  // A chunk's longest wait for others to share its call, whatever its deadline; above 0.
+  // A chunk's longest wait for others to share its call, whatever its deadline; 0 or more. With 0 an idle worker calls at
+  // once, and what arrives during a call shares the next one: results come sooner, of smaller calls.
   std::chrono::nanoseconds max_wait = std::chrono::milliseconds(10);
-  // Kept free between the expected end of a call and the earliest deadline in it; 0 or more. It covers what is not the
-  // call: a worker that the system wakes late, and taking in the chunks.
-  std::chrono::nanoseconds margin = std::chrono::microseconds(100);
+  // Kept free at least between the expected end of a call and the earliest deadline in it; 0 or more. It covers what is
+  // not the call: a worker that the system wakes late, and taking in the chunks.
+  std::chrono::nanoseconds margin = std::chrono::microseconds(50);
   // How long the worker and a collector that waits sleep between two looks; 0: they never sleep.
   std::chrono::nanoseconds poll = std::chrono::microseconds(20);
   bool own_thread = true;        // halotap-async computes; false: whoever calls step does
@@ -77,10 +78,10 @@ struct AsyncResult {
 // Calls. The worker keeps an estimate T(n) of the time of a call of n streams, from the calls that it made, on the side
 // of caution: of calls of about n streams the longest, which fades by a 64th a call. With n chunks ready and D the
 // earliest of their deadlines a call begins as soon as every stream of the last call is ready again, was skipped or is
-// closed, and at D - T(n) - margin at the latest. It takes all chunks that are ready when it is expected to meet D so,
-// else the most that meet it, those of the earliest deadlines; and again all when D cannot be met any more. A stream is
-// waited for until a call goes without it. For this, a deadline is at most max_wait after the worker has seen the
-// chunk.
+// closed; at D - T(n) - margin at the latest, and when one chunk has waited for max_wait. It takes all n if now + T(n) is
+// not after D; else the k of the earliest deadlines, for the largest k that meets D; and if none does, all: D is lost, and
+// the largest call clears a backlog soonest. A stream is waited for until a call goes without it. The margin grows by
+// how late the worker was at such calls, and fades as T does.
 //
 // Threads. Of every stream one thread at a time submits [producer] and one collects [consumer], different ones or the
 // same, other ones for other streams. One thread at a time opens. Submitting and collecting are wait-free and allocate,
@@ -111,7 +112,7 @@ class AsyncEngine {
   // the place before; it stays the producer's until submit. `frames`: 0 to max_chunk_frames. Begun again it begins
   // anew. kStreamFull, kChunkTooLong, kInvalidView (negative), kUnknownStream, kDeviceFailed, kStopped. [producer]
   Status begin_chunk(StreamId stream, std::int64_t frames, FrameView& view) noexcept HALOTAP_NONBLOCKING;
-  // Hands over the chunk that was begun, to be computed by `deadline` (the default: no other than max_wait). Refusals
+  // Hands over the chunk that was begun, to be computed by `deadline` (the default: none). Refusals
   // of begin_chunk, and kNoChunkBegun. [producer]
   Status submit(StreamId stream, Instant deadline = Instant::max()) noexcept HALOTAP_NONBLOCKING;
   // All that for samples that lie elsewhere: copies them. Refuses besides a view of other channels
