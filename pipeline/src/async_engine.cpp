@@ -7,6 +7,7 @@
 #include <cassert>
 #include <cstdio>
 #include <cstring>
+#include <future>
 #include <new>
 #include <string>
 #include <system_error>
@@ -350,12 +351,18 @@ struct AsyncEngine::Impl {
   }
 
   void start() {
+    std::promise<RealtimeGrant> granted;
     try {
-      thread = std::thread([this] { work(); });
+      thread = std::thread([this, &granted] {
+        pthread_setname_np(pthread_self(), "halotap-async");
+        const RealtimeScope realtime(spec.realtime, {});
+        granted.set_value(realtime.grant());
+        work();
+      });
     } catch (const std::system_error& error) {
       throw ConfigError("own_thread: the system refused to start a thread: " + std::string(error.what()));
     }
-    pthread_setname_np(thread.native_handle(), "halotap-async");
+    grant = granted.get_future().get();
   }
 
   // --- consumer -----------------------------------------------------------------------------------------------------
@@ -466,6 +473,7 @@ struct AsyncEngine::Impl {
   std::atomic<std::uint64_t> refused_full{0};
   std::atomic<bool> failed{false};
   std::atomic<bool> stopped{false};
+  RealtimeGrant grant;
   std::thread thread;
 };
 
@@ -594,6 +602,7 @@ AsyncEngine::Step AsyncEngine::step() noexcept HALOTAP_NONBLOCKING {
 }
 
 const Engine& AsyncEngine::engine() const noexcept { return impl_->engine; }
+const RealtimeGrant& AsyncEngine::realtime_grant() const noexcept { return impl_->grant; }
 AsyncCounters AsyncEngine::counters() const noexcept { return impl_->published.load(); }
 std::uint64_t AsyncEngine::refused_full() const noexcept {
   return impl_->refused_full.load(std::memory_order_relaxed);  // one number

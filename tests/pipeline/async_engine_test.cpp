@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <thread>
@@ -337,6 +339,30 @@ TEST_F(AsyncEngineTest, RefusesASpecOutOfRange) {
   refused([](AsyncSpec& s) { s.realtime.priority = 5; }, "realtime: expected nothing");
   refused([](AsyncSpec& s) { s.engine.max_streams = 1 << 20, s.engine.max_chunk_frames = 1 << 20; },
           "in_flight, max_chunk_frames and max_streams: expected rings of at most this machine's");
+}
+
+// Whether this program has a thread of that name, as the system has it.
+bool has_thread(const std::string& wanted) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(entry.path() / "comm"), name);
+    if (name == wanted) return true;
+  }
+  return false;
+}
+
+TEST(AsyncEngineThread, HasANameAndTheSchedulingThatWasAskedFor) {
+  AsyncSpec spec{.engine = {.backend = Backend::kCpu, .max_chunk_frames = 10}};
+  {
+    const AsyncEngine engine(test::lookahead_model(1), spec);
+    EXPECT_TRUE(has_thread("halotap-async"));
+    EXPECT_TRUE(engine.realtime_grant().refusals.empty());
+  }
+  EXPECT_FALSE(has_thread("halotap-async"));
+  spec.realtime.cpus = {1'000'000};
+  const AsyncEngine engine(test::lookahead_model(1), spec);
+  ASSERT_EQ(engine.realtime_grant().refusals.size(), 1u) << "a processor that is not there";
+  EXPECT_EQ(engine.realtime_grant().refusals[0].substr(0, 21), "realtime.cpus: 100000");
 }
 
 // With a thread of its own and nobody at its other end.

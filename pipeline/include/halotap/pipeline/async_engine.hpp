@@ -9,6 +9,7 @@
 #include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/model.hpp"
+#include "halotap/pipeline/realtime_scope.hpp"
 #include "halotap/pipeline/realtime_spec.hpp"
 #include "halotap/pipeline/telemetry.hpp"
 
@@ -17,8 +18,8 @@ namespace halotap::pipeline {
 struct AsyncSpec {
   EngineSpec engine = {};      // max_chunk_frames 1 to 2^20 here
   std::int64_t in_flight = 2;  // entries of a stream, 1 to 1024, that are submitted and not yet collected
-  // A chunk's longest wait for others to share its call, whatever its deadline; 0 or more. With 0 an idle worker calls at
-  // once, and what arrives during a call shares the next one: results come sooner, of smaller calls.
+  // A chunk's longest wait for others to share its call, whatever its deadline; 0 or more. With 0 an idle worker calls
+  // at once, and what arrives during a call shares the next one: results come sooner, of smaller calls.
   std::chrono::nanoseconds max_wait = std::chrono::milliseconds(10);
   // Kept free at least between the expected end of a call and the earliest deadline in it; 0 or more. It covers what is
   // not the call: a worker that the system wakes late, and taking in the chunks.
@@ -78,10 +79,10 @@ struct AsyncResult {
 // Calls. The worker keeps an estimate T(n) of the time of a call of n streams, from the calls that it made, on the side
 // of caution: of calls of about n streams the longest, which fades by a 64th a call. With n chunks ready and D the
 // earliest of their deadlines a call begins as soon as every stream of the last call is ready again, was skipped or is
-// closed; at D - T(n) - margin at the latest, and when one chunk has waited for max_wait. It takes all n if now + T(n) is
-// not after D; else the k of the earliest deadlines, for the largest k that meets D; and if none does, all: D is lost, and
-// the largest call clears a backlog soonest. A stream is waited for until a call goes without it. The margin grows by
-// how late the worker was at such calls, and fades as T does.
+// closed; at D - T(n) - margin at the latest, and when one chunk has waited for max_wait. It takes all n if now + T(n)
+// is not after D; else the k of the earliest deadlines, for the largest k that meets D; and if none does, all: D is
+// lost, and the largest call clears a backlog soonest. A stream is waited for until a call goes without it. The margin
+// grows by how late the worker was at such calls, and fades as T does.
 //
 // Threads. Of every stream one thread at a time submits [producer] and one collects [consumer], different ones or the
 // same, other ones for other streams. One thread at a time opens. Submitting and collecting are wait-free and allocate,
@@ -92,8 +93,7 @@ struct AsyncResult {
 class AsyncEngine {
  public:
   // Prepares an engine, allocates for all streams and starts the worker. Throws what Engine::prepare throws, and
-  // ConfigError for a spec out of range, for rings that do not fit in this machine's memory and for realtime settings
-  // that the system refuses. [control]
+  // ConfigError for a spec out of range and for rings that do not fit in this machine's memory. [control]
   AsyncEngine(const Model& model, const AsyncSpec& spec);
   // Stops. [control]
   ~AsyncEngine();
@@ -147,6 +147,8 @@ class AsyncEngine {
 
   // The engine inside, for its constants and counters. [any thread]
   const Engine& engine() const noexcept;
+  // What the system granted of AsyncSpec::realtime, and why not the rest; the worker runs without that. [any thread]
+  const RealtimeGrant& realtime_grant() const noexcept;
   // A consistent snapshot. [any thread]
   AsyncCounters counters() const noexcept;
   // Entries refused because their stream was full. [any thread]
