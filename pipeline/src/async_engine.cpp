@@ -237,12 +237,12 @@ struct AsyncEngine::Impl {
     failed.store(true, std::memory_order_release);  // pairs with try_collect's acquire: all answers before it
   }
 
-  // Carries out the stream's entries up to its next chunk, which goes to the queue.
+  // Carries out the stream's entries up to its next chunk, which goes to the queue. What is submitted meanwhile makes
+  // the slot ready again.
   void advance(std::uint32_t slot, Instant now) {
     WorkerLane& lane = workers[slot];
-    while (!lane.queued) {
-      // acquire, with publish's release
-      if (lane.taken == submitted[slot].load(std::memory_order_acquire)) return;
+    const std::uint64_t end = submitted[slot].load(std::memory_order_acquire);  // with publish's release
+    while (!lane.queued && lane.taken != end) {
       const std::uint64_t count = lane.taken++;
       const Entry& next = entry(count, slot);
       ++counters.entries_in;
