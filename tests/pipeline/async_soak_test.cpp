@@ -241,7 +241,7 @@ void soak_in_turns(Backend backend, std::uint64_t seed, std::int64_t in_flight) 
   for (const std::unique_ptr<Tenant>& tenant : tenants) {
     Asked close;
     close.kind = EntryKind::kClose;
-    while (!tenant->closed && !submit(engine, *tenant, close, {})) {
+    for (int i = 0; i < 10 && !tenant->closed && !submit(engine, *tenant, close, {}); ++i) {
       clock.wind(microseconds(10'000));
       static_cast<void>(engine.step());
       while (!tenant->collected && collect(engine, *tenant, {})) {
@@ -288,6 +288,9 @@ void soak_between_threads(Backend backend, std::uint64_t seed) {
     std::vector<std::shared_ptr<Tenant>> ended;  // of the collector
   };
   Pair pairs[kPairs];
+  // Only a defect makes anybody wait for so long.
+  const Instant end = monotonic_clock().now() + std::chrono::seconds(30 + soak_steps() / 1'000);
+  const auto in_time = [end] { return monotonic_clock().now() < end; };
   std::mutex opening;
   std::vector<std::thread> threads;
   for (int p = 0; p < kPairs; ++p) {
@@ -310,20 +313,20 @@ void soak_between_threads(Backend backend, std::uint64_t seed) {
         const auto which = static_cast<std::size_t>(draw(random, 0, std::ssize(own) - 1));
         Asked asked = draw_entry(random, channels);
         const Instant deadline = monotonic_clock().now() + microseconds(draw(random, -100, 1'000));
-        while (!submit(engine, *own[which], asked, deadline)) std::this_thread::yield();
+        while (!submit(engine, *own[which], asked, deadline) && in_time()) std::this_thread::yield();
         if (own[which]->closed) own.erase(own.begin() + static_cast<std::ptrdiff_t>(which));
       }
       Asked close;
       close.kind = EntryKind::kClose;
       for (const std::shared_ptr<Tenant>& tenant : own) {
-        while (!submit(engine, *tenant, close, {})) std::this_thread::yield();
+        while (!submit(engine, *tenant, close, {}) && in_time()) std::this_thread::yield();
       }
       const std::lock_guard lock(pair.mutex);
       pair.done = true;
     });
     threads.emplace_back([&] {
       std::vector<std::shared_ptr<Tenant>> open;
-      for (bool done = false; !done || !open.empty();) {
+      for (bool done = false; (!done || !open.empty()) && in_time();) {
         {
           const std::lock_guard lock(pair.mutex);
           open.insert(open.end(), pair.opened.begin(), pair.opened.end());
@@ -342,6 +345,7 @@ void soak_between_threads(Backend backend, std::uint64_t seed) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(in_time()) << "answers or room did not come";
   engine.stop();
   Engine alone;
   alone.prepare(model, {.backend = backend, .max_chunk_frames = kChunk});

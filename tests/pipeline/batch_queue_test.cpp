@@ -105,8 +105,8 @@ TEST_F(BatchQueueTest, BeginsEarlierWhereItsWorkerIsLate) {
 
 TEST_F(BatchQueueTest, BeginsWhenOneHasWaitedLongEnough) {
   call_with({1, 2, 3});
-  add(5'000, 1, 800);
-  add(6'000, 2, 700);
+  add(5'000, 1, 700);
+  add(6'000, 2, 800);
   EXPECT_EQ(queue.due(at(0)), at(700));
   EXPECT_EQ(take(700), (Slots{1, 2}));
   queue.add({Instant::max(), at(900), 4});
