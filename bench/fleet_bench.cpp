@@ -1,13 +1,17 @@
 // How many streams one machine carries: threads that produce data at its pace, the asynchronous engine, and how long
 // after its last frame was due every chunk's result was there. bench/README.md says how to run and read it.
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <exception>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -202,12 +206,23 @@ LatencyFigures noise() {
   return gaps.figures();
 }
 
+// What of this program is in memory now.
+double resident_megabytes() {
+  std::uint64_t mapped = 0;
+  std::uint64_t resident = 0;
+  std::ifstream("/proc/self/statm") >> mapped >> resident;
+  return static_cast<double>(resident) * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1e6;
+}
+
+nanoseconds period_of(const Options& options) {
+  return nanoseconds(std::llround(1e9 * static_cast<double>(options.chunk) / options.rate_hz));
+}
+
 struct Member {
   AsyncEngine* engine = nullptr;
   pipeline::StreamId stream;
-  Instant first_due;          // of its first chunk, so far as the run's begin
+  Instant first_due;          // of its first chunk
   std::uint64_t answers = 0;  // collected
-  std::uint64_t out_of_order = 0;
 };
 
 // One producer's figures.
@@ -219,17 +234,28 @@ struct Tally {
   std::uint64_t refused = 0;  // their stream was full; missed, too
   std::uint64_t wrong = 0;    // answered with anything but kOk, or out of order
   float heard = 0;            // keeps the compiler from leaving the outputs unread
+
+  void add(const Tally& other) {
+    output.add(other.output);
+    produced.add(other.produced);
+    chunks += other.chunks;
+    missed += other.missed;
+    refused += other.refused;
+    wrong += other.wrong;
+    heard += other.heard;
+  }
 };
 
+// Chunks are cut out of one random signal, from as many places so far apart.
+constexpr std::size_t kSignalStarts = 1024;
+constexpr std::size_t kSignalStep = 16;
+
+// A thread's streams: writes their chunks when they fall due, and collects their results.
 class Producer {
  public:
   Producer(const Options& options, std::vector<Member> members, const std::vector<float>& signal)
-      : options_(options),
-        members_(std::move(members)),
-        signal_(signal),
-        period_(static_cast<std::int64_t>(std::llround(1e9 * static_cast<double>(options.chunk) / options.rate_hz))) {}
+      : options_(options), members_(std::move(members)), signal_(signal), period_(period_of(options)) {}
 
-  nanoseconds period() const { return period_; }
   const Tally& tally() const { return tally_; }
 
   // Every stream's chunk when it is due, until `end`; what is due from `measured` on counts.
@@ -248,8 +274,8 @@ class Producer {
  private:
   static void wait_until(Instant due) {
     for (Instant now = SteadyClock::now(); now < due; now = SteadyClock::now()) {
-      if (due - now > std::chrono::microseconds(200))
-        std::this_thread::sleep_for(due - now - std::chrono::microseconds(100));
+      const nanoseconds left = due - now;
+      if (left > std::chrono::microseconds(200)) std::this_thread::sleep_for(left - std::chrono::microseconds(100));
     }
   }
 
@@ -260,17 +286,14 @@ class Producer {
     Status status = member.engine->begin_chunk(member.stream, options_.chunk, view);
     if (status == Status::kOk) {
       const auto samples = static_cast<std::size_t>(view.channels * view.frames);  // dense: chunks of full length
-      std::memcpy(view.data, signal_.data() + where % 1024 * 16, samples * sizeof(float));
+      std::memcpy(view.data, signal_.data() + where % kSignalStarts * kSignalStep, samples * sizeof(float));
       status = member.engine->submit(member.stream, due + deadline_);
     }
     if (status == Status::kOk) {
       if (counts) tally_.produced.record(SteadyClock::now() - due);
     } else if (counts) {
       ++tally_.missed;
-      if (status == Status::kStreamFull)
-        ++tally_.refused;
-      else
-        ++tally_.wrong;
+      ++(status == Status::kStreamFull ? tally_.refused : tally_.wrong);
     }
   }
 
@@ -305,35 +328,53 @@ class Producer {
   Tally tally_;
 };
 
-double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
+// What a run showed.
+struct Report {
+  std::string device;
+  nanoseconds period{0};
+  Tally all;
+  AsyncCounters counters;
+  LatencyFigures idle;
+  std::uint64_t unaccounted = 0;  // chunks that never came out
+  double ring_bytes = 0;          // a stream
+  std::size_t state_bytes = 0;    // likewise
+  double resident_mb = 0;         // of the program, at the beginning of the measured time
+  double grown_mb = 0;            // since then
 
-void print(const char* name, const LatencyFigures& figures, bool json) {
-  std::printf(json ? "\"%s\": {\"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, \"max_us\": %.2f}, "
-                   : "%-22s p50 %10.1f   p99 %10.1f   p99.9 %10.1f   max %10.1f us\n",
-              name, us(figures.p50_ns), us(figures.p99_ns), us(figures.p999_ns), us(figures.max_ns));
+  bool in_time() const { return all.output.figures().p999_ns <= period.count() && all.refused == 0; }
+  bool is_sound() const { return all.wrong == 0 && unaccounted == 0 && std::isfinite(all.heard); }
+  double streams_a_call() const {
+    return static_cast<double>(counters.chunks) / static_cast<double>(std::max<std::uint64_t>(counters.calls, 1));
+  }
+};
+
+// Item `part` of so many that share `all` in blocks begins here.
+std::int64_t begin_of(std::int64_t part, std::int64_t parts, std::int64_t all) { return all * part / parts; }
+
+std::unique_ptr<AsyncEngine> make_engine(const Options& options, const pipeline::Model& model, std::int64_t streams) {
+  return std::make_unique<AsyncEngine>(model,
+                                       pipeline::AsyncSpec{.engine = {.backend = options.backend,
+                                                                      .precision = options.precision,
+                                                                      .max_streams = streams,
+                                                                      .max_chunk_frames = options.chunk,
+                                                                      .worker_threads = options.workers},
+                                                           .in_flight = options.in_flight,
+                                                           .max_wait = std::chrono::microseconds(options.max_wait_us),
+                                                           .margin = std::chrono::microseconds(options.margin_us),
+                                                           .poll = std::chrono::microseconds(options.poll_us)});
 }
 
-int run(const Options& options) {
+Report measure(const Options& options) {
+  Report report;
+  report.period = period_of(options);
   const pipeline::Model model = make_model(options);
   // Streams lie in blocks of engines, and of producers.
-  const auto share = [](std::int64_t all, std::int64_t parts, std::int64_t part) { return all * part / parts; };
   std::vector<std::unique_ptr<AsyncEngine>> engines;
   std::vector<Member> members;
-  const nanoseconds period{
-      static_cast<std::int64_t>(std::llround(1e9 * static_cast<double>(options.chunk) / options.rate_hz))};
   for (std::int64_t e = 0; e < options.engines; ++e) {
     const std::int64_t streams =
-        share(options.streams, options.engines, e + 1) - share(options.streams, options.engines, e);
-    engines.push_back(std::make_unique<AsyncEngine>(
-        model, pipeline::AsyncSpec{.engine = {.backend = options.backend,
-                                              .precision = options.precision,
-                                              .max_streams = streams,
-                                              .max_chunk_frames = options.chunk,
-                                              .worker_threads = options.workers},
-                                   .in_flight = options.in_flight,
-                                   .max_wait = std::chrono::microseconds(options.max_wait_us),
-                                   .margin = std::chrono::microseconds(options.margin_us),
-                                   .poll = std::chrono::microseconds(options.poll_us)}));
+        begin_of(e + 1, options.engines, options.streams) - begin_of(e, options.engines, options.streams);
+    engines.push_back(make_engine(options, model, streams));
     for (std::int64_t s = 0; s < streams; ++s) {
       Member member;
       member.engine = engines.back().get();
@@ -341,103 +382,129 @@ int run(const Options& options) {
       members.push_back(member);
     }
   }
-  const LatencyFigures idle = noise();
+  report.idle = noise();
 
   std::mt19937_64 random(2);
   std::normal_distribution<float> normal;
-  std::vector<float> signal(static_cast<std::size_t>(options.channels * options.chunk + 1024 * 16));
+  std::vector<float> signal(static_cast<std::size_t>(options.channels * options.chunk) + kSignalStarts * kSignalStep);
   for (float& sample : signal) sample = normal(random);
 
-  const Instant begin = SteadyClock::now() + std::chrono::milliseconds(20);
   const auto seconds = [](double s) { return nanoseconds(static_cast<std::int64_t>(s * 1e9)); };
+  const Instant begin = SteadyClock::now() + std::chrono::milliseconds(20);
   const Instant measured = begin + seconds(options.warm_up_seconds);
   const Instant end = measured + seconds(options.seconds);
   std::vector<std::unique_ptr<Producer>> producers;
   for (std::int64_t p = 0; p < options.producers; ++p) {
-    const auto first = members.begin() + share(options.streams, options.producers, p);
-    const auto last = members.begin() + share(options.streams, options.producers, p + 1);
+    const auto first = members.begin() + begin_of(p, options.producers, options.streams);
+    const auto last = members.begin() + begin_of(p + 1, options.producers, options.streams);
     for (auto member = first; member != last; ++member) {
-      const double phase = static_cast<double>(member - first) / static_cast<double>(last - first);
-      member->first_due =
-          begin + (options.phases == "spread"
-                       ? nanoseconds(static_cast<std::int64_t>(phase * static_cast<double>(period.count())))
-                       : nanoseconds(0));
+      const nanoseconds phase = report.period * (member - first) / (last - first);
+      member->first_due = begin + (options.phases == "spread" ? phase : nanoseconds(0));
     }
     producers.push_back(std::make_unique<Producer>(options, std::vector<Member>(first, last), signal));
   }
   std::vector<std::thread> threads;
   for (const auto& producer : producers) threads.emplace_back([&] { producer->run(measured, end); });
+  std::this_thread::sleep_until(measured);
+  report.resident_mb = resident_megabytes();
+  std::this_thread::sleep_until(end);
+  report.grown_mb = resident_megabytes() - report.resident_mb;
   for (std::thread& thread : threads) thread.join();
 
-  Tally all;
-  for (const auto& producer : producers) {
-    const Tally& one = producer->tally();
-    all.output.add(one.output);
-    all.produced.add(one.produced);
-    all.chunks += one.chunks;
-    all.missed += one.missed;
-    all.refused += one.refused;
-    all.wrong += one.wrong;
-    all.heard += one.heard;
-  }
-  AsyncCounters counters;
-  std::size_t ring_bytes = 0;
+  for (const auto& producer : producers) report.all.add(producer->tally());
   for (const auto& engine : engines) {
     engine->stop();
     const AsyncCounters one = engine->counters();
-    counters.chunks += one.chunks;
-    counters.calls += one.calls;
-    counters.calls_pressed += one.calls_pressed;
-    counters.calls_cut += one.calls_cut;
-    counters.largest_call = std::max(counters.largest_call, one.largest_call);
-    ring_bytes += engine->ring_bytes();
+    report.counters.chunks += one.chunks;
+    report.counters.calls += one.calls;
+    report.counters.calls_pressed += one.calls_pressed;
+    report.counters.calls_cut += one.calls_cut;
+    report.counters.largest_call = std::max(report.counters.largest_call, one.largest_call);
+    report.ring_bytes += static_cast<double>(engine->ring_bytes()) / static_cast<double>(options.streams);
   }
-  // A chunk that never came out, or came when nobody collected any more.
-  const std::uint64_t unaccounted = all.chunks - all.output.count() - all.refused;
-  const bool good = all.wrong == 0 && unaccounted == 0;
-  const pipeline::Engine& engine = engines.front()->engine();
-  const double streams = static_cast<double>(options.streams);
-  const double in_a_call =
-      static_cast<double>(counters.chunks) / static_cast<double>(std::max<std::uint64_t>(counters.calls, 1));
-  const LatencyFigures output = all.output.figures();
+  report.unaccounted = report.all.chunks - report.all.output.count() - report.all.refused;
+  report.device = engines.front()->engine().device();
+  report.state_bytes = engines.front()->engine().state_bytes();
+  return report;
+}
+
+double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+void print(const Options& options, const Report& report) {
+  std::cout << std::fixed << std::setprecision(1) << report.device << "; " << apps::kCompiler << "; " << apps::kCommit
+            << '\n'
+            << options.streams << " streams x " << options.channels << " channels x " << options.rate_hz
+            << " Hz, chunks of " << options.chunk << " every " << us(report.period.count()) << " us (" << options.phases
+            << "); engines " << options.engines << ", producers " << options.producers << "; " << options.seconds
+            << " s\n";
+  const auto row = [](const char* name, const LatencyFigures& figures) {
+    std::cout << std::left << std::setw(17) << name << std::right << " p50 " << std::setw(10) << us(figures.p50_ns)
+              << "  p99 " << std::setw(10) << us(figures.p99_ns) << "  p99.9 " << std::setw(10) << us(figures.p999_ns)
+              << "  max " << std::setw(10) << us(figures.max_ns) << " us\n";
+  };
+  row("due to computed", report.all.output.figures());
+  row("due to submitted", report.all.produced.figures());
+  row("idle loop", report.idle);
+  std::cout << "chunks " << report.all.chunks << ": missed " << report.all.missed << " (stream full "
+            << report.all.refused << "), unaccounted " << report.unaccounted << ", wrong " << report.all.wrong << '\n'
+            << "calls " << report.counters.calls << ": " << report.streams_a_call() << " streams each, "
+            << report.counters.largest_call << " at most; " << report.counters.calls_pressed
+            << " pressed by a deadline, " << report.counters.calls_cut << " cut\n"
+            << "memory: a stream " << report.ring_bytes << " bytes of rings, " << report.state_bytes
+            << " of state; the program " << report.resident_mb << " MB, grown by " << report.grown_mb << '\n'
+            << "p99.9 within the period: " << (report.in_time() ? "yes" : "no") << '\n';
+}
+
+void print_json(const Options& options, const Report& report) {
+  const auto figures = [](const char* name, const LatencyFigures& of) {
+    std::cout << '"' << name << "\": {\"p50_us\": " << us(of.p50_ns) << ", \"p99_us\": " << us(of.p99_ns)
+              << ", \"p999_us\": " << us(of.p999_ns) << ", \"max_us\": " << us(of.max_ns) << "}, ";
+  };
+  const auto field = [](const char* name, const auto& value) { std::cout << '"' << name << "\": " << value << ", "; };
+  const auto text = [](const char* name, const std::string& value) {
+    std::cout << '"' << name << "\": \"" << value << "\", ";
+  };
+  std::cout << std::setprecision(10) << '{';
+  text("device", report.device);
+  text("compiler", apps::kCompiler);
+  text("commit", apps::kCommit);
+  field("streams", options.streams);
+  field("channels", options.channels);
+  field("rate_hz", options.rate_hz);
+  field("chunk_frames", options.chunk);
+  field("period_us", us(report.period.count()));
+  text("phases", options.phases);
+  field("engines", options.engines);
+  field("producers", options.producers);
+  field("seconds", options.seconds);
+  figures("output", report.all.output.figures());
+  figures("produced", report.all.produced.figures());
+  figures("idle_loop", report.idle);
+  field("chunks", report.all.chunks);
+  field("missed", report.all.missed);
+  field("refused", report.all.refused);
+  field("unaccounted", report.unaccounted);
+  field("wrong", report.all.wrong);
+  field("calls", report.counters.calls);
+  field("streams_a_call", report.streams_a_call());
+  field("largest_call", report.counters.largest_call);
+  field("calls_pressed", report.counters.calls_pressed);
+  field("calls_cut", report.counters.calls_cut);
+  field("ring_bytes_a_stream", report.ring_bytes);
+  field("state_bytes_a_stream", report.state_bytes);
+  field("resident_mb", report.resident_mb);
+  field("grown_mb", report.grown_mb);
+  std::cout << "\"in_time\": " << (report.in_time() ? "true" : "false") << "}\n";
+}
+
+int run(const Options& options) {
+  const Report report = measure(options);
   if (options.json) {
-    std::printf(
-        "{\"device\": \"%s\", \"compiler\": \"%s\", \"commit\": \"%s\", \"streams\": %lld, \"channels\": %lld, "
-        "\"rate_hz\": %g, \"chunk_frames\": %lld, \"period_us\": %.1f, \"phases\": \"%s\", \"engines\": %lld, "
-        "\"producers\": %lld, \"seconds\": %g, ",
-        engine.device().c_str(), apps::kCompiler, apps::kCommit, static_cast<long long>(options.streams),
-        static_cast<long long>(options.channels), options.rate_hz, static_cast<long long>(options.chunk),
-        us(period.count()), options.phases.c_str(), static_cast<long long>(options.engines),
-        static_cast<long long>(options.producers), options.seconds);
+    print_json(options, report);
   } else {
-    std::printf(
-        "%s; %s; %s\n%lld streams x %lld channels x %g Hz, chunks of %lld every %.0f us (%s), %lld engines, "
-        "%lld producers, %g s\n",
-        engine.device().c_str(), apps::kCompiler, apps::kCommit, static_cast<long long>(options.streams),
-        static_cast<long long>(options.channels), options.rate_hz, static_cast<long long>(options.chunk),
-        us(period.count()), options.phases.c_str(), static_cast<long long>(options.engines),
-        static_cast<long long>(options.producers), options.seconds);
+    print(options, report);
   }
-  print(options.json ? "output" : "due to computed", output, options.json);
-  print(options.json ? "produced" : "due to submitted", all.produced.figures(), options.json);
-  print(options.json ? "noise" : "idle loop", idle, options.json);
-  std::printf(
-      options.json
-          ? "\"chunks\": %llu, \"missed\": %llu, \"refused\": %llu, \"unaccounted\": %llu, \"wrong\": %llu, "
-            "\"calls\": %llu, \"streams_a_call\": %.1f, \"largest_call\": %llu, \"calls_pressed\": %llu, "
-            "\"calls_cut\": %llu, \"ring_bytes_a_stream\": %.0f, \"state_bytes_a_stream\": %zu, \"in_time\": %s}\n"
-          : "chunks %llu: missed %llu (stream full %llu), unaccounted %llu, wrong %llu\n"
-            "calls %llu: %.1f streams each, %llu at most, %llu pressed by a deadline, %llu cut\n"
-            "a stream: %.0f bytes of rings, %zu of state; p99.9 within the period: %s\n",
-      static_cast<unsigned long long>(all.chunks), static_cast<unsigned long long>(all.missed),
-      static_cast<unsigned long long>(all.refused), static_cast<unsigned long long>(unaccounted),
-      static_cast<unsigned long long>(all.wrong), static_cast<unsigned long long>(counters.calls), in_a_call,
-      static_cast<unsigned long long>(counters.largest_call), static_cast<unsigned long long>(counters.calls_pressed),
-      static_cast<unsigned long long>(counters.calls_cut), static_cast<double>(ring_bytes) / streams,
-      engine.state_bytes(),
-      output.p999_ns <= period.count() && all.refused == 0 ? (options.json ? "true" : "yes")
-                                                           : (options.json ? "false" : "no"));
-  return good && std::isfinite(all.heard) ? 0 : 1;
+  return report.is_sound() ? 0 : 1;
 }
 
 }  // namespace
@@ -447,10 +514,10 @@ int main(int count, char** words) {
   try {
     return halotap::bench::run(halotap::bench::parse(count, words));
   } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "fleet_bench: %s\n", error.what());
+    std::cerr << "fleet_bench: " << error.what() << '\n';
     return 2;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "fleet_bench: %s\n", error.what());
+    std::cerr << "fleet_bench: " << error.what() << '\n';
     return 3;
   }
 }

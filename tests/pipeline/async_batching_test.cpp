@@ -21,7 +21,7 @@ namespace {
 // Takes no part in arithmetic: gives every frame back as many times as there are outputs.
 class ToldExecutor final : public Executor {
  public:
-  explicit ToldExecutor(std::shared_ptr<const Stack> stack) : stack_(std::move(stack)) {}
+  explicit ToldExecutor(std::shared_ptr<const Stack> stack) : stack_(std::move(stack)) { calls.reserve(1'000); }
 
   void reset(std::int64_t /*slot*/, const Fill& /*fill*/) noexcept override {}
 
@@ -333,7 +333,8 @@ struct Stuck {
   Stuck() {
     device->during_call = [this](std::size_t) {
       inside = true;
-      while (!let_go) std::this_thread::yield();
+      while (!let_go) {  // as a device that does not answer, without a call of the system
+      }
     };
   }
   std::atomic<bool> inside{false};

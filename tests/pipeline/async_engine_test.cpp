@@ -324,7 +324,7 @@ TEST_F(AsyncEngineTest, RefusesASpecOutOfRange) {
     AsyncSpec bad = spec(clock);
     change(bad);
     try {
-      AsyncEngine(test::lookahead_model(1), bad);
+      const AsyncEngine made(test::lookahead_model(1), bad);
       ADD_FAILURE() << "not refused: " << expected;
     } catch (const ConfigError& error) {
       EXPECT_EQ(std::string(error.what()).substr(0, expected.size()), expected);
