@@ -56,6 +56,7 @@ struct Options {
   std::int64_t deadline_us = 0;  // 0: half the period
   std::int64_t margin_us = 50;
   std::int64_t max_wait_us = 1'000'000;
+  std::int64_t max_call_us = 0;
   std::int64_t poll_us = 0;
   pipeline::Backend backend = pipeline::Backend::kCpu;
   pipeline::Precision precision = pipeline::Precision::kFp32;
@@ -66,10 +67,9 @@ struct Options {
 constexpr const char* kUsage =
     "fleet_bench [--streams N] [--channels N] [--rate HZ] [--chunk FRAMES] [--layers N] [--width CHANNELS]\n"
     "            [--kernel TAPS] [--outputs N] [--seconds S] [--warm-up S] [--producers THREADS] [--engines N]\n"
-    "            [--in-flight N] [--workers THREADS] [--deadline-us US] [--margin-us US] [--max-wait-us US] [--poll-us "
-    "US] [--backend "
-    "cpu|cuda]\n"
-    "            [--precision fp32|tf32|bf16|fp16] [--phases spread|together] [--json]\n";
+    "            [--in-flight N] [--workers THREADS] [--deadline-us US] [--margin-us US] [--max-wait-us US]\n"
+    "            [--max-call-us US] [--poll-us US] [--backend cpu|cuda] [--precision fp32|tf32|bf16|fp16]\n"
+    "            [--phases spread|together] [--json]\n";
 
 template <typename Number>
 Number number(const std::string& option, const std::string& text, Number least) {
@@ -103,6 +103,7 @@ constexpr WholeOption kWholeOptions[] = {
     {"--margin-us", &Options::margin_us, 0},
     {"--deadline-us", &Options::deadline_us, 0},
     {"--max-wait-us", &Options::max_wait_us, 0},
+    {"--max-call-us", &Options::max_call_us, 0},
     {"--poll-us", &Options::poll_us, 0},
 };
 
@@ -360,6 +361,7 @@ std::unique_ptr<AsyncEngine> make_engine(const Options& options, const pipeline:
                                                                       .worker_threads = options.workers},
                                                            .in_flight = options.in_flight,
                                                            .max_wait = std::chrono::microseconds(options.max_wait_us),
+                                                           .max_call = std::chrono::microseconds(options.max_call_us),
                                                            .margin = std::chrono::microseconds(options.margin_us),
                                                            .poll = std::chrono::microseconds(options.poll_us)});
 }

@@ -119,6 +119,7 @@ void check(const Model& model, const AsyncSpec& spec) {
   require_range("max_chunk_frames", spec.engine.max_chunk_frames, 1, kMaxChunkFrames);
   require_range("in_flight", spec.in_flight, 1, kMaxInFlight);
   require_range("max_wait, in nanoseconds", spec.max_wait.count(), 0, kHourNs);
+  require_range("max_call, in nanoseconds", spec.max_call.count(), 0, kHourNs);
   require_range("margin, in nanoseconds", spec.margin.count(), 0, kHourNs);
   require_range("poll, in nanoseconds", spec.poll.count(), 0, kHourNs);
   if (!spec.own_thread && spec.realtime.asks()) {
@@ -165,7 +166,7 @@ struct AsyncEngine::Impl {
         consumers(slots),
         ready(slots),
         released(slots),
-        queue(slots, given.margin) {
+        queue(slots, {given.margin, given.max_call}) {
     engine.prepare(model, given.engine);
     batch.reserve(slots);
     free_slots.reserve(slots);

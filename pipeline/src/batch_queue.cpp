@@ -5,8 +5,7 @@
 
 namespace halotap::pipeline {
 
-BatchQueue::BatchQueue(std::size_t slots, std::chrono::nanoseconds least_margin)
-    : least_margin_(least_margin), awaited_since_(slots) {
+BatchQueue::BatchQueue(std::size_t slots, const Rule& rule) : rule_(rule), awaited_since_(slots) {
   chunks_.reserve(slots);
   taken_.reserve(slots);
 }
@@ -31,15 +30,20 @@ void BatchQueue::pass(std::uint32_t slot) noexcept HALOTAP_NONBLOCKING {
 Instant BatchQueue::due(Instant now) const noexcept HALOTAP_NONBLOCKING {
   if (chunks_.empty()) return Instant::max();
   if (awaited_ == 0) return now;
-  return std::min(earliest_wait_, earliest_deadline_ - times_.estimate(chunks_.size()) - least_margin_ - lateness_);
+  return std::min(earliest_wait_,
+                  earliest_deadline_ - times_.estimate(chunks_.size()) - rule_.least_margin - lateness_);
 }
 
 std::size_t BatchQueue::count_at(Instant now) const noexcept {
-  const std::size_t all = chunks_.size();
+  std::size_t most = chunks_.size();
+  if (rule_.max_call.count() > 0) {
+    const std::size_t short_enough = times_.fitting(rule_.max_call, most);
+    if (short_enough > 0) most = short_enough;  // else no call is
+  }
   const std::chrono::nanoseconds left = earliest_deadline_ - now;
-  if (times_.estimate(all) <= left) return all;
-  const std::size_t fitting = times_.fitting(left, all);
-  return fitting == 0 ? all : fitting;
+  if (times_.estimate(most) <= left) return most;
+  const std::size_t in_time = times_.fitting(left, most);
+  return in_time == 0 ? most : in_time;
 }
 
 const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HALOTAP_NONBLOCKING {

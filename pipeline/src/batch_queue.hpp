@@ -21,8 +21,11 @@ namespace halotap::pipeline {
 //                 else the k earliest by deadline, k the largest with now + T(k) <= D;
 //                 else all n: the earliest cannot be saved, and the largest call clears a backlog soonest
 //
-// The margin is the least that was asked for and how late the worker was for such calls, a figure as those of CallTimes.
-// It lies between when and which, so that who comes to a call a little late does not have to cut it.
+// where with a longest call n is at most the largest m with T(m) <= that, if there is one, and again the earliest by
+// deadline are taken.
+//
+// The margin is the least that was asked for and how late the worker was for such calls, a figure as those of
+// CallTimes. It lies between when and which, so that who comes to a call a little late does not have to cut it.
 //
 // A stream is thus waited for until a call goes without it, and again once it takes part in one: one that stops costs
 // the others one wait, to the edge of a deadline and not over it. Nothing here reads a clock. Of one thread. [worker]
@@ -34,8 +37,13 @@ class BatchQueue {
     std::uint32_t slot;
   };
 
+  struct Rule {
+    std::chrono::nanoseconds least_margin{0};
+    std::chrono::nanoseconds max_call{0};  // 0: as long as they are
+  };
+
   // Room for `slots` chunks. [control]
-  BatchQueue(std::size_t slots, std::chrono::nanoseconds least_margin);
+  BatchQueue(std::size_t slots, const Rule& rule);
 
   // A stream whose slot has no chunk here is ready.
   void add(Chunk chunk) noexcept HALOTAP_NONBLOCKING;
@@ -65,7 +73,7 @@ class BatchQueue {
   // How many a call that begins now takes.
   std::size_t count_at(Instant now) const noexcept;
 
-  const std::chrono::nanoseconds least_margin_;
+  const Rule rule_;
   std::chrono::nanoseconds lateness_{0};
   CallTimes times_;
   std::vector<Chunk> chunks_;  // ready, in no order; both reserved for all slots

@@ -225,6 +225,25 @@ TEST_F(AsyncBatching, TakesOfManyThoseThatAreInTimeTogether) {
   EXPECT_EQ(engine.counters().calls_cut, 1u);
 }
 
+TEST(AsyncMaxCall, KeepsCallsShortForWhoeverComesDuringOne) {
+  const test::WoundClock clock;
+  AsyncSpec spec = told(&clock);
+  spec.max_call = microseconds(200);
+  AsyncEngine engine(one_channel(), spec);
+  device->calls.clear();
+  device->during_call = [&](std::size_t entries) { clock.wind(microseconds(50 * static_cast<std::int64_t>(entries))); };
+  StreamId streams[kStreams];
+  for (StreamId& stream : streams) ASSERT_EQ(engine.open(stream), Status::kOk);
+  ASSERT_EQ(submit(engine, streams[0], {}), Status::kOk);
+  EXPECT_EQ(engine.step().entries, 1u) << "50 us: four fit";
+  for (const StreamId& stream : streams) ASSERT_EQ(submit(engine, stream, clock.now() + milliseconds(9)), Status::kOk);
+  for (int i = 0; i < 3; ++i) {
+    static_cast<void>(engine.step());
+    clock.wind(milliseconds(9));
+  }
+  EXPECT_EQ(device->calls, (std::vector<std::size_t>{1, 4, 4}));
+}
+
 TEST_F(AsyncBatching, CountsWhatIsLateAndLosesNothing) {
   for (const StreamId& stream : streams) ASSERT_EQ(submit(engine, stream, in(10)), Status::kOk);
   EXPECT_EQ(engine.step().entries, 8u);

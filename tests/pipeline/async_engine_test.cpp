@@ -335,6 +335,7 @@ TEST_F(AsyncEngineTest, RefusesASpecOutOfRange) {
   refused([](AsyncSpec& s) { s.engine.max_chunk_frames = std::int64_t{1} << 40; }, "max_chunk_frames: expected 1 to");
   refused([](AsyncSpec& s) { s.max_wait = -milliseconds(1); }, "max_wait, in nanoseconds: expected 0 to");
   refused([](AsyncSpec& s) { s.margin = -milliseconds(1); }, "margin, in nanoseconds: expected 0 to");
+  refused([](AsyncSpec& s) { s.max_call = hours(2); }, "max_call, in nanoseconds: expected 0 to");
   refused([](AsyncSpec& s) { s.poll = hours(2); }, "poll, in nanoseconds: expected 0 to");
   refused([](AsyncSpec& s) { s.realtime.priority = 5; }, "realtime: expected nothing");
   refused([](AsyncSpec& s) { s.engine.max_streams = 1 << 20, s.engine.max_chunk_frames = 1 << 20; },

@@ -31,7 +31,7 @@ struct BatchQueueTest : testing::Test {
     ASSERT_EQ(take(0), slots);
   }
 
-  BatchQueue queue{100, nanoseconds(10)};
+  BatchQueue queue{100, {nanoseconds(10), nanoseconds(0)}};
 };
 
 using Slots = std::vector<std::uint32_t>;
@@ -155,6 +155,25 @@ TEST_F(BatchQueueTest, TakesAllWhenTheEarliestCannotBeSaved) {
   queue.record(3, nanoseconds(300));
   for (const auto& [deadline, slot] : {std::pair{50, 1u}, {200, 2u}, {2000, 3u}}) add(deadline, slot);
   EXPECT_EQ(take(0), (Slots{1, 2, 3}));
+}
+
+TEST_F(BatchQueueTest, MakesNoCallLongerThanItMayBeAndTakesTheEarliestDeadlines) {
+  BatchQueue bounded{100, {nanoseconds(10), nanoseconds(250)}};
+  for (std::size_t n = 1; n <= 4; ++n) bounded.record(n, nanoseconds(100 * static_cast<std::int64_t>(n)));
+  for (std::uint32_t slot = 0; slot < 4; ++slot) bounded.add({at(9'000 - slot), at(100'000), slot});
+  EXPECT_EQ(bounded.take(at(0)).size(), 2u) << "200 ns; of three 300";
+  EXPECT_EQ(bounded.size(), 2u);
+  Slots left;
+  for (const BatchQueue::Chunk& chunk : bounded.take(at(8'990))) left.push_back(chunk.slot);
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (Slots{0, 1})) << "late, and still no more than may be";
+}
+
+TEST_F(BatchQueueTest, IgnoresALongestCallThatNoCallKeeps) {
+  BatchQueue bounded{100, {nanoseconds(10), nanoseconds(50)}};
+  bounded.record(1, nanoseconds(100));
+  for (std::uint32_t slot = 0; slot < 4; ++slot) bounded.add({at(9'000), at(100'000), slot});
+  EXPECT_EQ(bounded.take(at(0)).size(), 4u);
 }
 
 TEST_F(BatchQueueTest, KeepsTheEarliestDeadlineOfThoseLeftBehind) {

@@ -21,6 +21,10 @@ struct AsyncSpec {
   // A chunk's longest wait for others to share its call, whatever its deadline; 0 or more. With 0 an idle worker calls
   // at once, and what arrives during a call shares the next one: results come sooner, of smaller calls.
   std::chrono::nanoseconds max_wait = std::chrono::milliseconds(10);
+  // What a call is to take at most, by the estimate; 0: no limit. A chunk that comes during a call waits for its end,
+  // whatever its deadline, so who mixes urgent streams with many others sets this below the urgent ones' time. Without
+  // effect where a call of one stream takes longer.
+  std::chrono::nanoseconds max_call{0};
   // Kept free at least between the expected end of a call and the earliest deadline in it; 0 or more. It covers what is
   // not the call: a worker that the system wakes late, and taking in the chunks.
   std::chrono::nanoseconds margin = std::chrono::microseconds(50);
@@ -81,8 +85,9 @@ struct AsyncResult {
 // earliest of their deadlines a call begins as soon as every stream of the last call is ready again, was skipped or is
 // closed; at D - T(n) - margin at the latest, and when one chunk has waited for max_wait. It takes all n if now + T(n)
 // is not after D; else the k of the earliest deadlines, for the largest k that meets D; and if none does, all: D is
-// lost, and the largest call clears a backlog soonest. A stream is waited for until a call goes without it. The margin
-// grows by how late the worker was at such calls, and fades as T does.
+// lost, and the largest call clears a backlog soonest. With max_call it never takes more than are
+// expected to be done in that time. A stream is waited for until a call goes without it. The margin grows by how late
+// the worker was at such calls, and fades as T does.
 //
 // Threads. Of every stream one thread at a time submits [producer] and one collects [consumer], different ones or the
 // same, other ones for other streams. One thread at a time opens. Submitting and collecting are wait-free and allocate,

@@ -29,9 +29,9 @@ struct AsyncCounters {
   std::uint64_t chunks_late = 0;        // of these, after their deadline
   std::uint64_t entries_failed = 0;     // answered with a status other than kOk
   std::uint64_t calls = 0;              // of Engine::process
-  std::uint64_t calls_pressed = 0;      // begun because a deadline asked for it, not because all were ready
-  std::uint64_t calls_cut = 0;          // that left chunks behind, so that the earlier ones are in time
-  std::uint64_t largest_call = 0;       // streams
+  std::uint64_t calls_pressed = 0;  // begun by a deadline or a wait that was long enough, not because all were ready
+  std::uint64_t calls_cut = 0;      // that left chunks behind, so that others are in time
+  std::uint64_t largest_call = 0;   // streams
 };
 
 // What a pipeline's ring has done since it was made.
