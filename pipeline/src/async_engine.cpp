@@ -411,6 +411,7 @@ struct AsyncEngine::Impl {
     const Entry& asked = entry(lane.collected, slot);
     const Answer given = answer(lane.collected, slot);
     const bool ends = asked.kind == EntryKind::kClose;
+    result.answered = true;
     result.sequence = lane.collected - lane.first;
     result.kind = asked.kind;
     result.deadline = asked.deadline;
@@ -590,6 +591,7 @@ Status AsyncEngine::try_collect(StreamId stream, Instant deadline, AsyncResult& 
   const Status status = impl.wait_for_answer(stream.slot, deadline);
   if (status == Status::kOk) return impl.collect(stream, result);
   ConsumerLane& lane = impl.consumers[stream.slot];
+  result.answered = false;
   result.sequence = lane.collected - lane.first;
   result.kind = EntryKind::kChunk;
   result.deadline = {};

@@ -298,6 +298,10 @@ TEST_F(AsyncBatching, AnswersEverythingWhenTheDeviceFails) {
   EXPECT_EQ(result.output.frames, 1) << "the last good one";
   EXPECT_EQ(engine.try_collect(streams[0], kNow, result), Status::kDeviceFailed);
   EXPECT_EQ(result.kind, EntryKind::kReset);
+  EXPECT_TRUE(result.answered);
+  EXPECT_EQ(engine.try_collect(streams[0], kNow, result), Status::kDeviceFailed);
+  EXPECT_FALSE(result.answered);
+  EXPECT_EQ(result.sequence, 3u);
   EXPECT_EQ(engine.try_collect(streams[1], kNow, result), Status::kDeviceFailed);
   EXPECT_EQ(engine.try_collect(streams[1], kNow, result), Status::kOk) << "a stream can still be closed";
   EXPECT_EQ(engine.try_collect(streams[5], kNow, result), Status::kDeviceFailed) << "nothing was asked";

@@ -123,6 +123,7 @@ bool collect(AsyncEngine& engine, Tenant& tenant, Instant deadline) {
   AsyncResult result;
   const Status status = engine.try_collect(tenant.stream, deadline, result);
   EXPECT_EQ(result.sequence, tenant.given.size()) << "an answer is missing or came twice";
+  EXPECT_EQ(result.answered, status == Status::kOk);
   if (status == Status::kNotYet) return false;
   EXPECT_EQ(status, Status::kOk) << to_string(status);
   tenant.collected = result.kind == EntryKind::kClose || status != Status::kOk;

@@ -46,8 +46,10 @@ enum class EntryKind : std::uint8_t {
 
 // What a collector is told.
 struct AsyncResult {
-  // The entry that is answered; where none is, the next one's number.
-  std::uint64_t sequence = 0;  // counts the entries of a stream from 0, refused ones excepted
+  // Whether an entry is answered, and which: the entries of a stream count from 0, refused ones not. Without an answer
+  // `sequence` is the number of the entry whose answer is next.
+  bool answered = false;
+  std::uint64_t sequence = 0;
   EntryKind kind = EntryKind::kChunk;
   Instant deadline = {};  // as submitted
 
@@ -85,9 +87,9 @@ struct AsyncResult {
 // earliest of their deadlines a call begins as soon as every stream of the last call is ready again, was skipped or is
 // closed; at D - T(n) - margin at the latest, and when one chunk has waited for max_wait. It takes all n if now + T(n)
 // is not after D; else the k of the earliest deadlines, for the largest k that meets D; and if none does, all: D is
-// lost, and the largest call clears a backlog soonest. With max_call it never takes more than are
-// expected to be done in that time. A stream is waited for until a call goes without it. The margin grows by how late
-// the worker was at such calls, and fades as T does.
+// lost, and the largest call clears a backlog soonest. With max_call it never takes more than are expected to be done
+// in that time. A stream is waited for until a call goes without it. The margin grows by how late the worker was at
+// such calls, and fades as T does.
 //
 // Threads. Of every stream one thread at a time submits [producer] and one collects [consumer], different ones or the
 // same, other ones for other streams. One thread at a time opens. Submitting and collecting are wait-free and allocate,
@@ -113,12 +115,12 @@ class AsyncEngine {
   // end. Neither allocates nor locks. [control]
   Status open(StreamId& stream) noexcept HALOTAP_NONBLOCKING;
 
-  // Where the samples of the stream's next chunk go: `view` is [in_channels, frames], planar, the last chunk's that had
-  // the place before; it stays the producer's until submit. `frames`: 0 to max_chunk_frames. Begun again it begins
-  // anew. kStreamFull, kChunkTooLong, kInvalidView (negative), kUnknownStream, kDeviceFailed, kStopped. [producer]
+  // Where the samples of the stream's next chunk go: `view` is [in_channels, frames], planar, to be written whole; it
+  // is the producer's until submit. `frames`: 0 to max_chunk_frames. Begun again it begins anew. kStreamFull,
+  // kChunkTooLong, kInvalidView (negative), kUnknownStream, kDeviceFailed, kStopped. [producer]
   Status begin_chunk(StreamId stream, std::int64_t frames, FrameView& view) noexcept HALOTAP_NONBLOCKING;
-  // Hands over the chunk that was begun, to be computed by `deadline` (the default: none). Refusals
-  // of begin_chunk, and kNoChunkBegun. [producer]
+  // Hands over the chunk that was begun, to be computed by `deadline` (the default: none). Refusals of
+  // begin_chunk, and kNoChunkBegun. [producer]
   Status submit(StreamId stream, Instant deadline = Instant::max()) noexcept HALOTAP_NONBLOCKING;
   // All that for samples that lie elsewhere: copies them. Refuses besides a view of other channels
   // (kChannelMismatch). [producer]
