@@ -5,6 +5,7 @@
 
 #include "halotap/pipeline/async_engine.hpp"
 #include "pipeline/allocation_counter.hpp"
+#include "pipeline/backends.hpp"
 #include "pipeline/lock_counter.hpp"
 #include "pipeline/test_model.hpp"
 #include "wound_clock.hpp"
@@ -76,17 +77,10 @@ void expect_no_allocation_or_lock_of_an_async_engine(Backend backend, std::uint6
 }
 
 TEST(AsyncEngine, NeitherAllocatesNorLocksOnceMade) {
-  bool ran = false;
-  for (const Backend backend : {Backend::kCpu, Backend::kCuda}) {
-    try {
-      Engine().prepare(test::lookahead_model(1), {.backend = backend});
-    } catch (const DeviceError&) {
-      continue;
-    }
+  if (test::backends().empty()) GTEST_SKIP() << "no backend on this machine";
+  for (const Backend backend : test::backends()) {
     for (std::uint64_t seed = 0; seed < 5; ++seed) expect_no_allocation_or_lock_of_an_async_engine(backend, seed);
-    ran = true;
   }
-  if (!ran) GTEST_SKIP() << "no backend on this machine";
 }
 
 }  // namespace

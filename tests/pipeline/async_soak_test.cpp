@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "halotap/pipeline/async_engine.hpp"
+#include "pipeline/backends.hpp"
 #include "pipeline/test_model.hpp"
 #include "wound_clock.hpp"
 
@@ -20,6 +21,7 @@ namespace halotap::pipeline {
 namespace {
 
 using std::chrono::microseconds;
+using test::backends;
 using test::draw;
 using test::Random;
 
@@ -172,18 +174,6 @@ void expect_the_bits_of_a_run_alone(Engine& alone, const Tenant& tenant) {
     }
   }
   ASSERT_EQ(alone.close(stream), Status::kOk);
-}
-
-std::vector<Backend> backends() {
-  std::vector<Backend> there;
-  for (const Backend backend : {Backend::kCpu, Backend::kCuda}) {
-    try {
-      Engine().prepare(test::lookahead_model(1), {.backend = backend});
-      there.push_back(backend);
-    } catch (const DeviceError&) {
-    }
-  }
-  return there;
 }
 
 // Producers, worker and collectors take turns at random on one thread, under a clock that runs on a little at every
