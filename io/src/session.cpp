@@ -12,10 +12,10 @@
 #include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/miss_watch.hpp"
+#include "halotap/pipeline/realtime_scope.hpp"
 #include "input/gap_reach.hpp"
 #include "input/sample_guard.hpp"
 #include "paced_block.hpp"
-#include "realtime/realtime_scope.hpp"
 #include "realtime/thread_name.hpp"
 #include "session/held_frame.hpp"
 #include "session/level_meter.hpp"
@@ -95,7 +95,7 @@ class Session {
 
   // All that has a deadline.
   void compute() {
-    const RealtimeScope realtime(spec_.realtime, spec_.on_note);
+    const pipeline::RealtimeScope realtime(spec_.realtime, spec_.on_note);
     report_.realtime = realtime.grant();
     name_threads();
     start_ = last_told_ = clock_.now();

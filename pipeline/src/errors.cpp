@@ -24,6 +24,14 @@ std::string_view to_string(Status status) noexcept {
       return "the output has no room for the frames to emit";
     case Status::kInvalidFill:
       return "the fill needs a frame of finite samples";
+    case Status::kStreamFull:
+      return "the stream is full: results wait to be collected";
+    case Status::kNoChunkBegun:
+      return "no chunk was begun";
+    case Status::kNotYet:
+      return "there is no result yet";
+    case Status::kStopped:
+      return "the engine was stopped";
     case Status::kDeviceFailed:
       return "the device stopped computing";
   }

@@ -30,6 +30,12 @@ void LatencyHistogram::record(std::chrono::nanoseconds duration) noexcept HALOTA
   max_ = std::max(max_, duration);
 }
 
+void LatencyHistogram::add(const LatencyHistogram& other) noexcept {
+  for (std::size_t bucket = 0; bucket < kBuckets; ++bucket) counts_[bucket] += other.counts_[bucket];
+  count_ += other.count_;
+  max_ = std::max(max_, other.max_);
+}
+
 // How many of the durations, from the shortest on, a quantile takes in.
 std::uint64_t LatencyHistogram::rank_of(double fraction) const noexcept {
   return static_cast<std::uint64_t>(std::ceil(std::clamp(fraction, 0.0, 1.0) * static_cast<double>(count_)));

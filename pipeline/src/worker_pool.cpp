@@ -8,38 +8,14 @@
 #include <system_error>
 
 #include "halotap/pipeline/errors.hpp"
-
-#if defined(__has_feature)
-#if __has_feature(realtime_sanitizer)
-#define HALOTAP_REALTIME_SANITIZER
-#include <sanitizer/rtsan_interface.h>
-#endif
-#endif
+#include "waiting.hpp"
 
 namespace halotap::pipeline {
 namespace {
 
-// Stands where run may call the system, as process says of itself with worker threads: RealtimeSanitizer passes over
-// this scope and over nothing else.
-struct SystemCall {
-#ifdef HALOTAP_REALTIME_SANITIZER
-  __rtsan::ScopedDisabler disabler;
-#else
-  SystemCall() {}  // a use, so that no compiler calls the variable unused
-#endif
-};
-
 // Looks at the call counter before a thread goes to sleep: tens of microseconds, the gap between two calls of a busy
 // caller.
 constexpr int kLooks = 20'000;
-
-void relax() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 void pin(std::thread& thread, int cpu) {
   cpu_set_t set;

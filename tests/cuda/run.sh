@@ -83,7 +83,7 @@ say "configuring and building in $build"
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DHALOTAP_CUDA=ON -DHALOTAP_TESTS=ON >"$log" 2>&1 ||
   { cat "$log"; exit 1; }
 grep '^halotap' "$log" || true
-programs=(kernels_tests cuda_tests cuda_engine_tests allocation_tests)
+programs=(kernels_tests cuda_tests cuda_engine_tests allocation_tests async_soak_tests)
 # Left out of the build where a library is missing.
 command_line=
 if grep -q '^halotap .*with: [^;]*command line' "$log"; then command_line=halotap; fi

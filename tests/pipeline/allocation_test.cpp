@@ -7,12 +7,14 @@
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 #include "pipeline/allocation_counter.hpp"
+#include "pipeline/backends.hpp"
 #include "pipeline/test_model.hpp"
 
 namespace halotap::pipeline {
 namespace {
 
 using test::allocator_calls;
+using test::backends;
 
 // Keeps the compiler from leaving out an allocation that nobody uses.
 void* used(void* memory) {
@@ -31,19 +33,6 @@ TEST(AllocationCounter, CatchesEveryKindOfAllocation) {
   EXPECT_TRUE(counts([] { std::free(used(std::malloc(10))); }));
   EXPECT_TRUE(counts([] { std::free(used(std::aligned_alloc(64, 64))); }));
   EXPECT_FALSE(counts([] {}));
-}
-
-// Those of this build and machine.
-std::vector<Backend> backends() {
-  std::vector<Backend> there;
-  for (const Backend backend : {Backend::kCpu, Backend::kCuda}) {
-    try {
-      Engine().prepare(test::lookahead_model(1), {.backend = backend});
-      there.push_back(backend);
-    } catch (const DeviceError&) {
-    }
-  }
-  return there;
 }
 
 void expect_no_allocation_after_prepare(Backend backend, std::uint64_t seed) {

@@ -59,6 +59,23 @@ TEST(LatencyHistogram, TellsItsFiguresAsItsQuantilesAre) {
   }
 }
 
+TEST(LatencyHistogram, AddsAnotherAsIfItHadRecordedAll) {
+  LatencyHistogram both;
+  LatencyHistogram parts[2];
+  test::Random random(3);
+  for (int i = 0; i < 1000; ++i) {
+    const nanoseconds time{test::draw(random, 0, 1 << 20)};
+    both.record(time);
+    parts[i % 3 == 0].record(time);
+  }
+  parts[0].add(parts[1]);
+  EXPECT_EQ(parts[0].count(), 1000u);
+  EXPECT_EQ(parts[0].max(), both.max());
+  for (const double fraction : {0.0, 0.1, 0.5, 0.99, 1.0}) {
+    EXPECT_EQ(parts[0].quantile(fraction), both.quantile(fraction)) << fraction;
+  }
+}
+
 TEST(LatencyHistogram, CountsTimesBeyondItsRangeAndIsZeroWhenEmpty) {
   LatencyHistogram histogram;
   EXPECT_EQ(histogram.quantile(0.5), nanoseconds{0});

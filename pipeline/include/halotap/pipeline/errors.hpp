@@ -55,6 +55,10 @@ enum class [[nodiscard]] Status{
     kChunkTooLong,     // more input frames than max_chunk_frames
     kOutputTooShort,   // less room in the output view than frames to emit
     kInvalidFill,      // the fill's frame is missing or not finite, or its kind unknown
+    kStreamFull,       // as many entries of the stream as there is room for are not collected yet
+    kNoChunkBegun,     // a chunk was submitted that was not begun
+    kNotYet,           // the deadline came before the next result
+    kStopped,          // the engine was stopped
     kDeviceFailed,     // the device stopped computing; only a new prepare can help (Engine::failure says why)
 };
 

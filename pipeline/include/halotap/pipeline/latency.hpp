@@ -18,6 +18,9 @@ class LatencyHistogram {
  public:
   void record(std::chrono::nanoseconds duration) noexcept HALOTAP_NONBLOCKING;
 
+  // As if all that the other recorded had been recorded here. [control]
+  void add(const LatencyHistogram& other) noexcept;
+
   std::uint64_t count() const noexcept { return count_; }
   // The smallest recorded step that at least `fraction` (0 to 1) of the durations do not exceed; 0 when empty.
   std::chrono::nanoseconds quantile(double fraction) const noexcept;

@@ -19,6 +19,21 @@ struct EngineCounters {
   std::uint64_t streams_open = 0;
 };
 
+// What an asynchronous engine's worker has done since it was made. Every entry is answered once, in the order of its
+// stream: entries_in = entries_out + entries_in_flight.
+struct AsyncCounters {
+  std::uint64_t entries_in = 0;         // taken by the worker
+  std::uint64_t entries_out = 0;        // answered
+  std::uint64_t entries_in_flight = 0;  // chunks that wait for a call or are in one
+  std::uint64_t chunks = 0;             // answered with what the engine computed
+  std::uint64_t chunks_late = 0;        // of these, after their deadline
+  std::uint64_t entries_failed = 0;     // answered with a status other than kOk
+  std::uint64_t calls = 0;              // of Engine::process
+  std::uint64_t calls_pressed = 0;  // begun by a deadline or a wait that was long enough, not because all were ready
+  std::uint64_t calls_cut = 0;      // that left chunks behind, so that others are in time
+  std::uint64_t largest_call = 0;   // streams
+};
+
 // What a pipeline's ring has done since it was made.
 struct RingCounters {
   std::uint64_t frames_in = 0;               // offered by the producer

@@ -1,4 +1,4 @@
-#include "realtime/realtime_scope.hpp"
+#include "halotap/pipeline/realtime_scope.hpp"
 
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <iostream>
 #include <thread>
 
-namespace halotap::io {
+namespace halotap::pipeline {
 namespace {
 
 constexpr uid_t kNobody = 65534;
@@ -188,4 +188,4 @@ TEST(RealtimeScope, NeedsNoPrivilegeWhereTheLimitAllows) {
 }
 
 }  // namespace
-}  // namespace halotap::io
+}  // namespace halotap::pipeline

@@ -1,6 +1,7 @@
-#include "realtime/realtime_scope.hpp"
+#include "halotap/pipeline/realtime_scope.hpp"
 
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 #include <cstring>
 #include <fstream>
 
-namespace halotap::io {
+namespace halotap::pipeline {
 namespace {
 
 constexpr std::uint64_t kMegabyte = 1'000'000;
@@ -19,6 +20,16 @@ std::string list_of(const std::vector<int>& cpus) {
   std::string text;
   for (const int cpu : cpus) text += (text.empty() ? "" : ", ") + std::to_string(cpu);
   return text;
+}
+
+// Those that a set can hold.
+cpu_set_t set_of(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+  }
+  return set;
 }
 
 std::vector<int> members_of(const cpu_set_t& set) {
@@ -57,7 +68,7 @@ std::string in_limits_conf(const std::string& line) {
 
 }  // namespace
 
-RealtimeScope::RealtimeScope(const pipeline::RealtimeSpec& spec, const std::function<void(const std::string&)>& on_note)
+RealtimeScope::RealtimeScope(const RealtimeSpec& spec, const std::function<void(const std::string&)>& on_note)
     : on_note_(on_note) {
   // Processors first: the priority is then for where it is wanted.
   if (!spec.cpus.empty()) take_cpus(spec.cpus);
@@ -68,27 +79,25 @@ RealtimeScope::RealtimeScope(const pipeline::RealtimeSpec& spec, const std::func
 RealtimeScope::~RealtimeScope() {
   if (unlocks_) munlockall();
   // Whatever had no privilege to go up again, or lost a processor meanwhile, is told.
-  if (scheduling_before_ && sched_setscheduler(0, scheduling_before_->policy, &scheduling_before_->parameters) != 0 &&
-      on_note_) {
-    on_note_("realtime.priority: cannot be put back: " + std::string(std::strerror(errno)));
+  if (scheduling_before_) {
+    sched_param before{};
+    before.sched_priority = scheduling_before_->priority;
+    if (sched_setscheduler(0, scheduling_before_->policy, &before) != 0 && on_note_) {
+      on_note_("realtime.priority: cannot be put back: " + std::string(std::strerror(errno)));
+    }
   }
-  if (!cpus_before_) return;
-  if (const int error = pthread_setaffinity_np(pthread_self(), sizeof(cpu_set_t), &*cpus_before_);
-      error != 0 && on_note_) {
+  if (cpus_before_.empty()) return;
+  const cpu_set_t before = set_of(cpus_before_);
+  if (const int error = pthread_setaffinity_np(pthread_self(), sizeof(before), &before); error != 0 && on_note_) {
     on_note_("realtime.cpus: cannot be put back: " + std::string(std::strerror(error)));
   }
 }
 
 void RealtimeScope::take_cpus(const std::vector<int>& cpus) {
-  cpu_set_t wanted;
+  const cpu_set_t wanted = set_of(cpus);
   cpu_set_t before;
   cpu_set_t got;
-  CPU_ZERO(&wanted);
-  bool fits = true;
-  for (const int cpu : cpus) {
-    fits = fits && cpu >= 0 && cpu < CPU_SETSIZE;
-    if (fits) CPU_SET(cpu, &wanted);
-  }
+  const bool fits = std::all_of(cpus.begin(), cpus.end(), [](int cpu) { return cpu >= 0 && cpu < CPU_SETSIZE; });
   pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
   int error = fits ? pthread_setaffinity_np(pthread_self(), sizeof(wanted), &wanted) : EINVAL;
   // The system takes a list of which only some exist, and says nothing.
@@ -100,7 +109,7 @@ void RealtimeScope::take_cpus(const std::vector<int>& cpus) {
     }
   }
   if (error == 0) {
-    cpus_before_ = before;
+    cpus_before_ = members_of(before);
     grant_.cpus = members_of(wanted);
     return;
   }
@@ -111,8 +120,9 @@ void RealtimeScope::take_cpus(const std::vector<int>& cpus) {
 }
 
 void RealtimeScope::take_priority(int priority) {
-  Scheduling before{sched_getscheduler(0), {}};
-  sched_getparam(0, &before.parameters);
+  sched_param parameters{};
+  sched_getparam(0, &parameters);
+  const Scheduling before{sched_getscheduler(0), parameters.sched_priority};
   sched_param wanted{};
   wanted.sched_priority = priority;
   // Without SCHED_RESET_ON_FORK: a thread that has no privilege could not take that back.
@@ -148,4 +158,4 @@ void RealtimeScope::refuse(const std::string& what, const std::string& why, cons
   if (on_note_) on_note_(grant_.refusals.back());
 }
 
-}  // namespace halotap::io
+}  // namespace halotap::pipeline

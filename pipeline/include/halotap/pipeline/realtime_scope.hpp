@@ -4,13 +4,19 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include <sched.h>
-
-#include "halotap/io/realtime.hpp"
 #include "halotap/pipeline/realtime_spec.hpp"
 
-namespace halotap::io {
+namespace halotap::pipeline {
+
+// What the system granted of what was asked for.
+struct RealtimeGrant {
+  int priority = 0;       // of SCHED_FIFO; 0: none
+  std::vector<int> cpus;  // empty: wherever the system likes
+  bool memory_locked = false;
+  std::vector<std::string> refusals;  // one line each: what, why and how to allow it
+};
 
 // Asks the system for what `spec` asks for, for the calling thread; puts everything back when destroyed, on the same
 // thread. What is refused stays as it was, and `on_note` hears why in one line. Threads that this one starts meanwhile
@@ -18,7 +24,7 @@ namespace halotap::io {
 // [control]
 class RealtimeScope {
  public:
-  RealtimeScope(const pipeline::RealtimeSpec& spec, const std::function<void(const std::string&)>& on_note);
+  RealtimeScope(const RealtimeSpec& spec, const std::function<void(const std::string&)>& on_note);
   ~RealtimeScope();
   RealtimeScope(const RealtimeScope&) = delete;
   RealtimeScope& operator=(const RealtimeScope&) = delete;
@@ -28,7 +34,7 @@ class RealtimeScope {
  private:
   struct Scheduling {
     int policy = 0;
-    sched_param parameters{};
+    int priority = 0;
   };
 
   void take_cpus(const std::vector<int>& cpus);
@@ -38,9 +44,9 @@ class RealtimeScope {
 
   const std::function<void(const std::string&)>& on_note_;
   RealtimeGrant grant_;
-  std::optional<cpu_set_t> cpus_before_;         // to put back
+  std::vector<int> cpus_before_;                 // to put back; empty: nothing was changed
   std::optional<Scheduling> scheduling_before_;  // likewise
   bool unlocks_ = false;
 };
 
-}  // namespace halotap::io
+}  // namespace halotap::pipeline

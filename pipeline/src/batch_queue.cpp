@@ -1,0 +1,71 @@
+#include "batch_queue.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace halotap::pipeline {
+
+BatchQueue::BatchQueue(std::size_t slots, const Rule& rule) : rule_(rule), awaited_since_(slots) {
+  chunks_.reserve(slots);
+  taken_.reserve(slots);
+}
+
+void BatchQueue::add(Chunk chunk) noexcept HALOTAP_NONBLOCKING {
+  pass(chunk.slot);
+  chunks_.push_back(chunk);
+  note(chunk);
+}
+
+void BatchQueue::note(const Chunk& chunk) noexcept {
+  earliest_deadline_ = std::min(earliest_deadline_, chunk.deadline);
+  earliest_wait_ = std::min(earliest_wait_, chunk.waits_until);
+}
+
+void BatchQueue::pass(std::uint32_t slot) noexcept HALOTAP_NONBLOCKING {
+  if (awaited_since_[slot] != call_) return;
+  awaited_since_[slot] = 0;
+  --awaited_;
+}
+
+Instant BatchQueue::due(Instant now) const noexcept HALOTAP_NONBLOCKING {
+  if (chunks_.empty()) return Instant::max();
+  if (awaited_ == 0) return now;
+  return std::min(earliest_wait_,
+                  earliest_deadline_ - times_.estimate(chunks_.size()) - rule_.least_margin - lateness_);
+}
+
+std::size_t BatchQueue::count_at(Instant now) const noexcept {
+  std::size_t most = chunks_.size();
+  if (rule_.max_call.count() > 0) {
+    const std::size_t short_enough = times_.fitting(rule_.max_call, most);
+    if (short_enough > 0) most = short_enough;  // else no call is
+  }
+  const std::chrono::nanoseconds left = earliest_deadline_ - now;
+  if (times_.estimate(most) <= left) return most;
+  const std::size_t in_time = times_.fitting(left, most);
+  return in_time == 0 ? most : in_time;
+}
+
+const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HALOTAP_NONBLOCKING {
+  taken_.clear();
+  if (chunks_.empty()) return taken_;
+  const std::size_t count = count_at(now);
+  earliest_deadline_ = Instant::max();
+  earliest_wait_ = Instant::max();
+  if (count == chunks_.size()) {
+    std::swap(chunks_, taken_);
+  } else {
+    const auto end = chunks_.begin() + static_cast<std::ptrdiff_t>(count);
+    std::nth_element(chunks_.begin(), end, chunks_.end(),
+                     [](const Chunk& a, const Chunk& b) { return a.deadline < b.deadline; });
+    taken_.assign(chunks_.begin(), end);  // within what was reserved
+    chunks_.erase(chunks_.begin(), end);
+    for (const Chunk& chunk : chunks_) note(chunk);
+  }
+  ++call_;
+  for (const Chunk& chunk : taken_) awaited_since_[chunk.slot] = call_;
+  awaited_ = taken_.size();
+  return taken_;
+}
+
+}  // namespace halotap::pipeline
