@@ -46,7 +46,8 @@ run_tests() {
 # One run of a tool over the tests that a filter names is one check.
 sanitize() {
   local tool=$1 program=$2 filter=$3 status=0 start=$SECONDS
-  timeout 600 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
+  # Blocking launches: what a tool adds to them would look like a card that does not answer.
+  CUDA_LAUNCH_BLOCKING=1 timeout 600 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
     "$build/bin/$program" --gtest_brief=1 --gtest_filter="$filter" >"$log" 2>&1 || status=$?
   if [ "$status" = 0 ] && grep -q '^\[  PASSED  \] [1-9]' "$log"; then
     passed=$((passed + 1))
