@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct ProcessingOptions {
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::int64_t worker_threads = 0;
+  std::optional<pipeline::Fallback> fallback;             // none: the pipeline file's, or the CPU
   bool offline = false;                                   // the whole recording as one chunk, without the ring
   std::function<bool(const std::string&)> is_given = {};  // whether the command line has this option
 };
@@ -35,6 +37,8 @@ struct ProcessingOptions {
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision);
 // --workers.
 void add_workers_option(CLI::App& app, std::int64_t& worker_threads);
+// --fallback.
+void add_fallback_option(CLI::App& app, std::optional<pipeline::Fallback>& fallback);
 // --model, --pipeline, --input, --chunk, --offline and the above. `options` and `app` must outlive the parsing.
 void add_processing_options(CLI::App& app, ProcessingOptions& options);
 
@@ -49,8 +53,9 @@ struct Subject {
   std::vector<std::string> files;  // what it was read from, so that no output overwrites it
 };
 
-// Reads the options' model, or their pipeline file and its model; backend, precision and chunks that the command line
-// does not give become those of that file. Throws what the loaders throw, and ConfigError for neither file.
+// Reads the options' model, or their pipeline file and its model; backend, precision, fallback and chunks that the
+// command line does not give become those of that file. Throws what the loaders throw, and ConfigError for neither
+// file.
 Subject load_subject(ProcessingOptions& options);
 
 // Opens the options' input as `model` needs it. Throws what io::open_source throws.

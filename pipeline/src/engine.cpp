@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <new>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "failover_executor.hpp"
+#include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/published.hpp"
 #include "worker_pool.hpp"
 
@@ -21,6 +24,10 @@ constexpr std::int64_t kMaxWorkerThreads = 256;
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
                                    std::pair{Backend::kCuda, std::string_view{"cuda"}}};
+constexpr std::array kFallbackNames{std::pair{Fallback::kCpu, std::string_view{"cpu"}},
+                                    std::pair{Fallback::kNone, std::string_view{"none"}}};
+
+std::int64_t now_ns() noexcept { return std::chrono::nanoseconds(monotonic_clock().now().time_since_epoch()).count(); }
 
 void require_range(const char* field, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most) {
@@ -42,17 +49,38 @@ bool is_work_for_a_card(const kernels::Stack& stack, const EngineSpec& spec) {
 struct Chosen {
   Backend backend;
   std::unique_ptr<kernels::Executor> executor;
+  const FailoverExecutor* fallback = nullptr;  // the same, when it is one
 };
+
+Chosen on_card(const std::shared_ptr<const kernels::Stack>& stack, const EngineSpec& spec,
+               const kernels::ExecutorSpec& executor_spec) {
+  std::unique_ptr<kernels::Executor> card = kernels::make_cuda_executor(stack, executor_spec);
+  if (spec.fallback == Fallback::kNone) return {Backend::kCuda, std::move(card)};
+  const std::int64_t piece_frames = FailoverExecutor::piece_frames(*stack, executor_spec);
+  kernels::ExecutorSpec cpu_spec = executor_spec;
+  cpu_spec.max_chunk_frames = piece_frames;
+  cpu_spec.precision = Precision::kFp32;
+  std::unique_ptr<kernels::Executor> cpu;
+  try {
+    cpu = kernels::make_cpu_executor(stack, cpu_spec);
+  } catch (const kernels::BackendUnavailable&) {  // not in this build
+    return {Backend::kCuda, std::move(card)};
+  }
+  auto both = std::make_unique<FailoverExecutor>(*stack, executor_spec, piece_frames, std::move(card), std::move(cpu),
+                                                 monotonic_clock());
+  const FailoverExecutor* fallback = both.get();
+  return {Backend::kCuda, std::move(both), fallback};
+}
 
 Chosen make_executor(const std::shared_ptr<const kernels::Stack>& stack, const EngineSpec& spec) {
   const kernels::ExecutorSpec executor_spec{spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1,
-                                            spec.precision};
-  if (spec.backend == Backend::kCuda) return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
+                                            spec.precision, now_ns};
+  if (spec.backend == Backend::kCuda) return on_card(stack, spec, executor_spec);
   if (spec.backend == Backend::kAuto && spec.worker_threads == 0) {
     if (is_work_for_a_card(*stack, spec)) {
       // Whatever keeps the card from it, the CPU may do: its own refusal is the one that the user reads.
       try {
-        return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
+        return on_card(stack, spec, executor_spec);
       } catch (const std::bad_alloc&) {
       } catch (const std::invalid_argument&) {
       } catch (const kernels::BackendUnavailable&) {
@@ -61,7 +89,7 @@ Chosen make_executor(const std::shared_ptr<const kernels::Stack>& stack, const E
       try {
         return {Backend::kCpu, kernels::make_cpu_executor(stack, executor_spec)};
       } catch (const kernels::BackendUnavailable&) {  // not in this build
-        return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
+        return on_card(stack, spec, executor_spec);
       }
     }
   }
@@ -88,6 +116,29 @@ std::optional<Backend> parse_backend(std::string_view word) {
   return std::nullopt;
 }
 
+std::string_view to_string(Fallback fallback) {
+  for (const auto& [value, name] : kFallbackNames) {
+    if (value == fallback) return name;
+  }
+  return "?";
+}
+
+std::optional<Fallback> parse_fallback(std::string_view word) {
+  for (const auto& [value, name] : kFallbackNames) {
+    if (name == word) return value;
+  }
+  return std::nullopt;
+}
+
+std::string describe(const Failover& failover) {
+  std::string text = failover.from + " failed: " + failover.reason + "; " + failover.to + " goes on";
+  if (failover.precision != Precision::kFp32) {
+    text += " in fp32 instead of " + std::string(to_string(failover.precision));
+  }
+  return text + ", with " + std::to_string(failover.streams) + (failover.streams == 1 ? " stream" : " streams") +
+         " rebuilt in " + std::to_string(failover.rebuild_time.count() / 1000) + " us";
+}
+
 struct Engine::Impl {
   struct Slot {
     std::uint32_t generation = 0;  // counts the streams that have had the slot; odd while one is open
@@ -101,7 +152,8 @@ struct Engine::Impl {
   std::shared_ptr<const kernels::Stack> stack;
   Backend backend = Backend::kAuto;
   std::unique_ptr<kernels::Executor> executor;
-  std::unique_ptr<WorkerPool> workers;  // none: the caller's thread computes
+  const FailoverExecutor* fallback = nullptr;  // the executor, when it has one
+  std::unique_ptr<WorkerPool> workers;         // none: the caller's thread computes
   std::int64_t max_chunk_frames = 0;
   std::vector<Slot> slots;
   std::vector<std::uint32_t> free_slots;   // reserved for all, used as a stack
@@ -146,6 +198,10 @@ struct Engine::Impl {
           impl.executor->process({&impl.batch[entry], 1}, worker);
         },
         this);
+  }
+
+  void count_failover() noexcept {
+    if (fallback != nullptr && fallback->failover() != nullptr) counters.failovers = 1;
   }
 
   Status check(const StreamChunk& chunk) noexcept {
@@ -196,6 +252,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
     Chosen chosen = make_executor(model.stack, spec);
     prepared->backend = chosen.backend;
     prepared->executor = std::move(chosen.executor);
+    prepared->fallback = chosen.fallback;
     if (spec.worker_threads > 0)
       prepared->workers = std::make_unique<WorkerPool>(spec.worker_threads, spec.worker_cpus);
     prepared->max_chunk_frames = spec.max_chunk_frames;
@@ -206,7 +263,10 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   } catch (const std::bad_alloc&) {
     throw ConfigError("the state of " + std::to_string(spec.max_streams) + " streams of model '" + model.name +
                       "' (receptive field " + std::to_string(model.stack->receptive_field()) +
-                      " frames) does not fit in memory");
+                      " frames) does not fit in memory" +
+                      (spec.backend != Backend::kCpu && spec.fallback != Fallback::kNone
+                           ? "; fallback: none keeps nothing for the CPU"
+                           : ""));
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
   } catch (const kernels::BackendUnavailable& error) {
@@ -220,7 +280,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
     prepared->free_slots.push_back(static_cast<std::uint32_t>(slot));
   }
 
-  // Warm-up: one frame through the first slot brings code and weights near; open() then resets the slot.
+  // Warm-up: one frame through the first slot brings code and weights near.
   const std::int64_t inputs = model.stack->in_channels();
   const std::int64_t outputs = model.stack->out_channels();
   const std::vector<float> frame(static_cast<std::size_t>(inputs), 0.0f);
@@ -228,9 +288,12 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   kernels::SlotChunk chunk{0, kernels::interleaved(frame.data(), inputs, 1),
                            kernels::interleaved(result.data(), outputs, 1), 0};
   prepared->executor->process({&chunk, 1}, 0);
-  if (const char* failure = prepared->executor->failure()) {
-    throw DeviceError("the device failed on the first frame: " + std::string(failure));
+  const char* failure = prepared->executor->failure();
+  if (prepared->fallback != nullptr && prepared->fallback->failover() != nullptr) {
+    failure = prepared->fallback->failover()->reason.c_str();
   }
+  if (failure != nullptr) throw DeviceError("the device failed on the first frame: " + std::string(failure));
+  prepared->executor->reset(0, Fill{});
   impl_ = std::move(prepared);
 }
 
@@ -311,6 +374,7 @@ Status Engine::process(std::span<StreamChunk> chunks) noexcept HALOTAP_NONBLOCKI
   }
 
   impl.compute_batch();
+  impl.count_failover();
   if (impl.executor->failure() != nullptr) {
     for (const std::size_t entry : impl.batch_entries) chunks[entry].status = Status::kDeviceFailed;
     impl.counters.calls_refused += impl.batch_entries.size();
@@ -350,6 +414,7 @@ Status Engine::flush(StreamId stream, FrameView output, std::int64_t& frames_emi
   }
   if (status == Status::kOk) {
     frames_emitted = impl.executor->flush(stream.slot, output);
+    impl.count_failover();
     if (impl.executor->failure() != nullptr) status = Status::kDeviceFailed;
   }
   if (status != Status::kOk) {
@@ -369,7 +434,10 @@ std::int64_t Engine::receptive_field() const noexcept { return impl_->stack ? im
 std::int64_t Engine::in_channels() const noexcept { return impl_->stack ? impl_->stack->in_channels() : 0; }
 std::int64_t Engine::out_channels() const noexcept { return impl_->stack ? impl_->stack->out_channels() : 0; }
 std::size_t Engine::state_bytes() const noexcept { return impl_->executor ? impl_->executor->state_bytes() : 0; }
-Backend Engine::backend() const noexcept { return impl_->backend; }
+Backend Engine::backend() const noexcept { return failover() != nullptr ? Backend::kCpu : impl_->backend; }
+const Failover* Engine::failover() const noexcept {
+  return impl_->fallback != nullptr ? impl_->fallback->failover() : nullptr;
+}
 std::string Engine::device() const { return impl_->executor ? impl_->executor->description() : std::string(); }
 std::string Engine::failure() const {
   const char* why = impl_->executor ? impl_->executor->failure() : nullptr;

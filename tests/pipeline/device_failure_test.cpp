@@ -34,7 +34,8 @@ namespace {
 
 struct DeviceFailure : testing::Test {
   DeviceFailure() {
-    engine.prepare(model, {.backend = Backend::kCuda, .max_streams = 2, .max_chunk_frames = 10});
+    engine.prepare(model,
+                   {.backend = Backend::kCuda, .max_streams = 2, .max_chunk_frames = 10, .fallback = Fallback::kNone});
     for (int s = 0; s < 2; ++s) {
       EXPECT_EQ(engine.open(chunks[s].stream), Status::kOk);
       chunks[s].input = kernels::planar<const float>(input.data(), 3, 10);
@@ -74,13 +75,69 @@ TEST_F(DeviceFailure, IsAStatusOfEveryEntryAndAdvancesNoStream) {
 TEST_F(DeviceFailure, IsOverWithTheNextPrepare) {
   device->fail_after(0);
   EXPECT_EQ(engine.process(chunks), Status::kDeviceFailed);
-  engine.prepare(model, {.backend = Backend::kCuda, .max_streams = 2, .max_chunk_frames = 10});
+  engine.prepare(model,
+                 {.backend = Backend::kCuda, .max_streams = 2, .max_chunk_frames = 10, .fallback = Fallback::kNone});
   for (StreamChunk& chunk : chunks) EXPECT_EQ(engine.open(chunk.stream), Status::kOk);
   EXPECT_EQ(engine.process(chunks), Status::kOk);
 }
 
+struct DeviceFailureWithAFallback : DeviceFailure {
+  DeviceFailureWithAFallback() {
+    engine.prepare(model, {.backend = Backend::kCuda, .max_streams = 2, .max_chunk_frames = 10});
+    for (StreamChunk& chunk : chunks) EXPECT_EQ(engine.open(chunk.stream), Status::kOk);
+  }
+};
+
+TEST_F(DeviceFailureWithAFallback, IsNoticedInTheCountersAloneAndTheCallGoesOn) {
+  EXPECT_EQ(engine.process(chunks), Status::kOk);
+  EXPECT_EQ(engine.failover(), nullptr);
+  EXPECT_EQ(engine.device(), "host");
+  EXPECT_EQ(engine.counters().failovers, 0U);
+  const std::size_t state_bytes = engine.state_bytes();
+  device->fail_after(0);
+  EXPECT_EQ(engine.process(chunks), Status::kOk);
+  for (const StreamChunk& chunk : chunks) {
+    EXPECT_EQ(chunk.status, Status::kOk);
+    EXPECT_EQ(chunk.frames_emitted, 10);
+  }
+  EXPECT_EQ(engine.backend(), Backend::kCpu);
+  EXPECT_EQ(engine.device().substr(0, 5), "cpu (");
+  EXPECT_EQ(engine.failure(), "");
+  EXPECT_EQ(engine.state_bytes(), state_bytes);
+  ASSERT_NE(engine.failover(), nullptr);
+  EXPECT_EQ(engine.failover()->streams, 2);
+  const EngineCounters counters = engine.counters();
+  EXPECT_EQ(counters.failovers, 1U);
+  EXPECT_EQ(counters.calls_refused, 0U);
+  EXPECT_EQ(counters.frames_in, 40U);
+  EXPECT_EQ(counters.frames_in, counters.frames_out + counters.frames_in_flight);
+
+  std::int64_t flushed = 0;
+  EXPECT_EQ(engine.flush(chunks[0].stream, chunks[0].output, flushed), Status::kOk);
+  EXPECT_EQ(flushed, 3);
+  EXPECT_EQ(engine.close(chunks[0].stream), Status::kOk);
+  EXPECT_EQ(engine.open(chunks[0].stream), Status::kOk);
+  EXPECT_EQ(engine.reset(chunks[1].stream), Status::kOk);
+  EXPECT_EQ(engine.process(chunks), Status::kOk);
+  EXPECT_EQ(engine.counters().failovers, 1U);
+
+  engine.prepare(model, {.backend = Backend::kCuda});
+  EXPECT_EQ(engine.failover(), nullptr);
+  EXPECT_EQ(engine.device(), "host");
+}
+
+TEST_F(DeviceFailureWithAFallback, InAFlushIsNoticedThere) {
+  EXPECT_EQ(engine.process(chunks), Status::kOk);
+  device->fail_after(0);
+  std::int64_t flushed = 0;
+  EXPECT_EQ(engine.flush(chunks[1].stream, chunks[1].output, flushed), Status::kOk);
+  EXPECT_EQ(flushed, 3);
+  EXPECT_EQ(engine.counters().failovers, 1U);
+}
+
 TEST(DeviceFailureOfACalibration, EndsItWithADeviceError) {
-  Pipeline pipeline(test::lookahead_model(1), {.backend = Backend::kCuda, .chunks = {.max_frames = 10}});
+  Pipeline pipeline(test::lookahead_model(1),
+                    {.backend = Backend::kCuda, .chunks = {.max_frames = 10}, .fallback = Fallback::kNone});
   device->fail_after(0);
   try {
     calibrate(pipeline, std::chrono::hours(1));
@@ -90,10 +147,11 @@ TEST(DeviceFailureOfACalibration, EndsItWithADeviceError) {
   }
 }
 
-// The message of a session that ran for `frames` frames, with a device that ends after so many passes.
+// The message of a session whose device ends after so many passes.
 std::string end_of_session(const std::string& source_address, std::int64_t passes) {
   const auto source = io::open_source(source_address, {});
-  Pipeline pipeline(test::lookahead_model(1), {.backend = Backend::kCuda, .chunks = {.max_frames = 16}});
+  Pipeline pipeline(test::lookahead_model(1),
+                    {.backend = Backend::kCuda, .chunks = {.max_frames = 16}, .fallback = Fallback::kNone});
   device->fail_after(passes);
   try {
     io::run_session(*source, pipeline, {}, {});
@@ -109,6 +167,27 @@ TEST(DeviceFailureOfASession, EndsItWithADeviceError) {
   for (const std::int64_t passes : {0, 3, 6, 7}) {  // 6 full chunks, one of 4 frames, then the flush
     EXPECT_EQ(end_of_session(address, passes), "the device stopped computing: the test ended it") << passes;
   }
+}
+
+TEST(DeviceFailureOfASession, WithAFallbackIsOneNoteAndInTheReport) {
+  const auto source = io::open_source("synth://noise?rate=1000&channels=3&frames=100", {});
+  Pipeline pipeline(test::lookahead_model(1), {.backend = Backend::kCuda, .chunks = {.max_frames = 16}});
+  device->fail_after(3);
+  std::vector<std::string> notes;
+  io::PublishedTelemetry telemetry;
+  io::SessionSpec spec;
+  spec.telemetry = &telemetry;
+  spec.on_note = [&notes](const std::string& note) { notes.push_back(note); };
+  const io::SessionReport report = io::run_session(*source, pipeline, {}, spec);
+  EXPECT_EQ(report.frames_in, 100);
+  EXPECT_EQ(report.frames_out, 100);
+  ASSERT_TRUE(report.failover);
+  EXPECT_EQ(report.failover->at_frame, 32) << "the device has failed as soon as its last pass is over";
+  EXPECT_EQ(report.failover->how.reason, "the test ended it");
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0].find(describe(*pipeline.engine().failover()) + "; in the chunk from frame 32 on, "), 0U)
+      << notes[0];
+  EXPECT_EQ(telemetry.load().failovers, 1);
 }
 
 }  // namespace
