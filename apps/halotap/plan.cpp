@@ -17,6 +17,7 @@
 #include "halotap/pipeline/errors.hpp"
 #include "latency_json.hpp"
 #include "message.hpp"
+#include "processing.hpp"
 #include "setup.hpp"
 
 namespace halotap::apps {
@@ -91,6 +92,7 @@ Plan make_plan(const PlanOptions& options) {
   pipeline::PipelineSpec spec = pipeline_spec(config, info.streams, info.rate_hz);
   spec.fallback = pipeline::Fallback::kNone;  // what is timed is what was asked for
   pipeline::Pipeline pipeline(model, spec);
+  say_choice(pipeline.engine());
   plan.device = pipeline.engine().device();
   std::vector<std::unique_ptr<io::Sink>> sinks =
       open_devices(config.sink_uris, sink_spec(pipeline, info, info.frames), plan.notes);

@@ -7,6 +7,7 @@
 #include "halotap/io/session_ledger.hpp"
 #include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "message.hpp"
 #include "option_values.hpp"
 
 namespace halotap::apps {
@@ -67,7 +68,9 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
                          .max_streams = streams,
                          .max_chunk_frames = std::max<std::int64_t>(frames, 1),
                          .worker_threads = options.worker_threads,
-                         .fallback = options.fallback.value_or(pipeline::Fallback::kCpu)});
+                         .fallback = options.fallback.value_or(pipeline::Fallback::kCpu),
+                         .auto_chunk_frames = options.auto_chunk_frames});
+  say_choice(engine);
   const std::int64_t in_channels = engine.in_channels();
   const std::int64_t out_channels = engine.out_channels();
   std::vector<float> result(static_cast<std::size_t>(frames * streams * out_channels));
@@ -121,8 +124,10 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
   }
   pipeline_spec.worker_threads = options.worker_threads;
   pipeline_spec.fallback = options.fallback.value_or(pipeline::Fallback::kCpu);
+  pipeline_spec.auto_chunk_frames = options.auto_chunk_frames;
   pipeline_spec.stages = subject.stages;
   pipeline::Pipeline pipeline(subject.model, pipeline_spec);
+  say_choice(pipeline.engine());
   const pipeline::StageFormat& output = pipeline.output();
   const auto& sinks = open_sinks({info.streams, output.channels, output.rate_hz,
                                   info.frames < 0 ? info.frames : pipeline.output_frames(info.frames),
@@ -141,7 +146,7 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
 
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision) {
   add_value(app, "--backend", backend, pipeline::parse_backend, "auto|cpu|cuda", "auto, cpu or cuda",
-            "What computes; auto is a card where there is one and enough for it to do, else the CPU")
+            "What computes; auto is the faster one for this model, timed once and then remembered")
       ->default_str("auto")
       ->group("Engine");
   add_value(app, "--precision", precision, pipeline::parse_precision, "fp32|tf32|bf16|fp16", "fp32, tf32, bf16 or fp16",
@@ -191,6 +196,11 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
   add_workers_option(app, options.worker_threads);
 }
 
+void say_choice(const pipeline::Engine& engine) {
+  if (!engine.choice().figures) return;
+  say("backend " + std::string(to_string(engine.backend())) + ": " + engine.choice().reason);
+}
+
 std::string describe_schemes() {
   const auto list = [](const std::vector<std::string>& words) {
     std::string text;
@@ -208,6 +218,7 @@ Subject load_subject(ProcessingOptions& options) {
     if (!options.is_given("--precision")) options.precision = config.precision;
     if (!options.fallback) options.fallback = config.fallback;
     if (!options.is_given("--chunk")) options.chunks = {.max_frames = config.chunk_frames};
+    options.auto_chunk_frames = config.chunk_frames;
     options.model_file = config.model_file.string();
     subject.stages = config.stages;
     subject.input = config.input;

@@ -20,6 +20,9 @@
 
 namespace halotap::apps {
 
+// Of a pipeline file that does not say.
+inline constexpr std::int64_t kDefaultChunkFrames = 64;
+
 struct ProcessingOptions {
   std::string model_file;  // one of the two
   std::string pipeline_file;
@@ -28,6 +31,7 @@ struct ProcessingOptions {
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::int64_t worker_threads = 0;
+  std::int64_t auto_chunk_frames = kDefaultChunkFrames;   // what `auto` goes by, however the recording is cut
   std::optional<pipeline::Fallback> fallback;             // none: the pipeline file's, or the CPU
   bool offline = false;                                   // the whole recording as one chunk, without the ring
   std::function<bool(const std::string&)> is_given = {};  // whether the command line has this option
@@ -41,6 +45,9 @@ void add_workers_option(CLI::App& app, std::int64_t& worker_threads);
 void add_fallback_option(CLI::App& app, std::optional<pipeline::Fallback>& fallback);
 // --model, --pipeline, --input, --chunk, --offline and the above. `options` and `app` must outlive the parsing.
 void add_processing_options(CLI::App& app, ProcessingOptions& options);
+
+// One line on what computes and by which figures, where `auto` went by any.
+void say_choice(const pipeline::Engine& engine);
 
 // The input and output schemes of this build, for --help.
 std::string describe_schemes();

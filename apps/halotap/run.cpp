@@ -115,6 +115,7 @@ ExitCode run(const RunOptions& options) {
   }
 
   pipeline::Pipeline pipeline(model, pipeline_spec(config, info.streams, info.rate_hz));
+  say_choice(pipeline.engine());
 
   std::unique_ptr<io::Recorder> recorder;
   if (!recordings.empty()) recorder = std::make_unique<io::Recorder>(kept, info, pipeline.output());

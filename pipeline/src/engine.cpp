@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <new>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "chosen_executor.hpp"
 #include "failover_executor.hpp"
-#include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/published.hpp"
 #include "worker_pool.hpp"
 
@@ -20,6 +19,7 @@ namespace {
 constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxWorkerThreads = 256;
+constexpr std::int64_t kMaxAutoChunkFrames = std::int64_t{1} << 20;
 
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
@@ -27,73 +27,11 @@ constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"a
 constexpr std::array kFallbackNames{std::pair{Fallback::kCpu, std::string_view{"cpu"}},
                                     std::pair{Fallback::kNone, std::string_view{"none"}}};
 
-std::int64_t now_ns() noexcept { return std::chrono::nanoseconds(monotonic_clock().now().time_since_epoch()).count(); }
-
 void require_range(const char* field, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most) {
     throw ConfigError(std::string(field) + ": expected 1 to " + std::to_string(most) + ", got " +
                       std::to_string(value));
   }
-}
-
-// What kAuto goes by: with 8 layers of 128 channels a call on a card takes some 140 us however little it computes (a
-// launch a layer), in which a core does ten million multiply-accumulates. Counted for one frame of every stream, and
-// not for a chunk: a recording must not be computed elsewhere, with other bits, because it is cut in another way.
-constexpr double kCardMacsPerFrame = 10e6;
-
-bool is_work_for_a_card(const kernels::Stack& stack, const EngineSpec& spec) {
-  if (spec.precision != Precision::kFp32) return true;  // the CPU has no other
-  return static_cast<double>(stack.macs_per_frame()) * static_cast<double>(spec.max_streams) >= kCardMacsPerFrame;
-}
-
-struct Chosen {
-  Backend backend;
-  std::unique_ptr<kernels::Executor> executor;
-  const FailoverExecutor* fallback = nullptr;  // the same, when it is one
-};
-
-Chosen on_card(const std::shared_ptr<const kernels::Stack>& stack, const EngineSpec& spec,
-               const kernels::ExecutorSpec& executor_spec) {
-  std::unique_ptr<kernels::Executor> card = kernels::make_cuda_executor(stack, executor_spec);
-  if (spec.fallback == Fallback::kNone) return {Backend::kCuda, std::move(card)};
-  const std::int64_t piece_frames = FailoverExecutor::piece_frames(*stack, executor_spec);
-  kernels::ExecutorSpec cpu_spec = executor_spec;
-  cpu_spec.max_chunk_frames = piece_frames;
-  cpu_spec.precision = Precision::kFp32;
-  std::unique_ptr<kernels::Executor> cpu;
-  try {
-    cpu = kernels::make_cpu_executor(stack, cpu_spec);
-  } catch (const kernels::BackendUnavailable&) {  // not in this build
-    return {Backend::kCuda, std::move(card)};
-  }
-  auto both = std::make_unique<FailoverExecutor>(*stack, executor_spec, piece_frames, std::move(card), std::move(cpu),
-                                                 monotonic_clock());
-  const FailoverExecutor* fallback = both.get();
-  return {Backend::kCuda, std::move(both), fallback};
-}
-
-Chosen make_executor(const std::shared_ptr<const kernels::Stack>& stack, const EngineSpec& spec) {
-  const kernels::ExecutorSpec executor_spec{spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1,
-                                            spec.precision, now_ns};
-  if (spec.backend == Backend::kCuda) return on_card(stack, spec, executor_spec);
-  if (spec.backend == Backend::kAuto && spec.worker_threads == 0) {
-    if (is_work_for_a_card(*stack, spec)) {
-      // Whatever keeps the card from it, the CPU may do: its own refusal is the one that the user reads.
-      try {
-        return on_card(stack, spec, executor_spec);
-      } catch (const std::bad_alloc&) {
-      } catch (const std::invalid_argument&) {
-      } catch (const kernels::BackendUnavailable&) {
-      }
-    } else {
-      try {
-        return {Backend::kCpu, kernels::make_cpu_executor(stack, executor_spec)};
-      } catch (const kernels::BackendUnavailable&) {  // not in this build
-        return on_card(stack, spec, executor_spec);
-      }
-    }
-  }
-  return {Backend::kCpu, kernels::make_cpu_executor(stack, executor_spec)};
 }
 
 bool is_sound(const ConstFrameView& view) {
@@ -151,6 +89,7 @@ struct Engine::Impl {
 
   std::shared_ptr<const kernels::Stack> stack;
   Backend backend = Backend::kAuto;
+  BackendChoice choice;
   std::unique_ptr<kernels::Executor> executor;
   const FailoverExecutor* fallback = nullptr;  // the executor, when it has one
   std::unique_ptr<WorkerPool> workers;         // none: the caller's thread computes
@@ -232,6 +171,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   if (!model.stack) throw ConfigError("model: expected one with a stack, got one without");
   require_range("max_streams", spec.max_streams, kMaxStreams);
   require_range("max_chunk_frames", spec.max_chunk_frames, kMaxChunkFrames);
+  if (spec.auto_chunk_frames != 0) require_range("auto_chunk_frames", spec.auto_chunk_frames, kMaxAutoChunkFrames);
   if (spec.worker_threads < 0 || spec.worker_threads > kMaxWorkerThreads) {
     throw ConfigError("worker_threads: expected 0 to " + std::to_string(kMaxWorkerThreads) + ", got " +
                       std::to_string(spec.worker_threads));
@@ -249,10 +189,11 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   const auto streams = static_cast<std::size_t>(spec.max_streams);
   try {
     prepared->stack = model.stack;
-    Chosen chosen = make_executor(model.stack, spec);
+    ChosenExecutor chosen = choose_executor(model.stack, spec);
     prepared->backend = chosen.backend;
     prepared->executor = std::move(chosen.executor);
     prepared->fallback = chosen.fallback;
+    prepared->choice = std::move(chosen.choice);
     if (spec.worker_threads > 0)
       prepared->workers = std::make_unique<WorkerPool>(spec.worker_threads, spec.worker_cpus);
     prepared->max_chunk_frames = spec.max_chunk_frames;
@@ -435,6 +376,7 @@ std::int64_t Engine::in_channels() const noexcept { return impl_->stack ? impl_-
 std::int64_t Engine::out_channels() const noexcept { return impl_->stack ? impl_->stack->out_channels() : 0; }
 std::size_t Engine::state_bytes() const noexcept { return impl_->executor ? impl_->executor->state_bytes() : 0; }
 Backend Engine::backend() const noexcept { return failover() != nullptr ? Backend::kCpu : impl_->backend; }
+const BackendChoice& Engine::choice() const noexcept { return impl_->choice; }
 const Failover* Engine::failover() const noexcept {
   return impl_->fallback != nullptr ? impl_->fallback->failover() : nullptr;
 }

@@ -10,6 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 build=${1:-build-cuda}
+XDG_CACHE_HOME=$(realpath -m "$build")/cache
+export XDG_CACHE_HOME
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 passed=0

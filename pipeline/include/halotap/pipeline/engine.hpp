@@ -29,9 +29,10 @@ using kernels::parse_precision;
 using kernels::Precision;
 using kernels::to_string;
 
-// kAuto: CUDA where there is a card that can run the model and enough work for it: ten million multiply-accumulates a
-// frame of all streams, or a precision that only it has. Else the CPU, and when worker threads are asked for: only it
-// has them. Engine::device says what was taken.
+// kAuto: the one whose p99.9 is lower for a call with a chunk of every stream, timed at prepare in a quarter of a
+// second and remembered for the machine (docs/command-line.md). Nothing is timed where there is no card that can run
+// the model, for a precision that only it has, for worker threads, which only the CPU has, and for fewer than 100,000
+// multiply-accumulates a call, which are the CPU's. Engine::choice says which and why.
 enum class Backend { kAuto, kCpu, kCuda };
 
 // Names as files and the command line spell them ("auto"); nothing for another word. [any thread]
@@ -56,6 +57,23 @@ struct EngineSpec {
   // Of the cuda backend. kCpu costs memory of the host: the CPU's state of every stream, and of its input the last
   // receptive_field - 1 frames and a chunk's (of long chunks a piece: 2^24 samples of all streams, or 64 frames).
   Fallback fallback = Fallback::kCpu;
+  // What kAuto times, at most 2^20; 0: max_chunk_frames. Engines that are to compute the same bits, whatever chunks
+  // they are given, have it in common.
+  std::int64_t auto_chunk_frames = 0;
+};
+
+// Times of one call, with a chunk of every stream, on either backend.
+struct BackendFigures {
+  std::chrono::nanoseconds cpu_p999{0};
+  std::chrono::nanoseconds cuda_p999{0};
+  std::int64_t calls = 0;      // of each, of which these are the p99.9
+  bool is_remembered = false;  // found by an earlier prepare, of this process or another
+};
+
+// Why an engine has its backend.
+struct BackendChoice {
+  std::string reason;                                    // in one line
+  std::optional<BackendFigures> figures = std::nullopt;  // where kAuto went by them
 };
 
 // How the CPU went on where a card failed.
@@ -142,6 +160,8 @@ class Engine {
   Backend backend() const noexcept;
   // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200)". [any thread, prepared]
   std::string device() const;
+  // Why prepare took the backend that it took. [any thread, prepared]
+  const BackendChoice& choice() const noexcept;
   // Null until a card has failed and the CPU gone on; then how, until the next prepare. [any thread, prepared]
   const Failover* failover() const noexcept;
   // Why the device stopped computing, in one line, after a kDeviceFailed; empty before. [worker, prepared]
