@@ -18,13 +18,26 @@ using kernels::SlotChunk;
 
 namespace {
 
-constexpr std::size_t kMostReason = 200;  // characters
+constexpr std::size_t kMostReason = 200;         // characters
+constexpr std::int64_t kLeastPlanarFrames = 16;  // a cache line: shorter runs cost a line each
 
 // Floats for every stream, which this machine's memory is to hold.
 std::size_t count_floats(std::int64_t streams, std::int64_t frames, std::int64_t channels) {
   const double floats = static_cast<double>(streams) * static_cast<double>(frames) * static_cast<double>(channels);
   if (floats * sizeof(float) > memory_bytes()) throw std::bad_alloc();
   return static_cast<std::size_t>(streams * frames * channels);
+}
+
+void copy(const ConstFrameView& from, const FrameView& to) {
+  if (from.frame_stride == 1 && to.frame_stride == 1) {
+    for (std::int64_t c = 0; c < from.channels; ++c) std::copy_n(&from(c, 0), from.frames, &to(c, 0));
+  } else if (from.channel_stride == 1 && to.channel_stride == 1) {
+    for (std::int64_t t = 0; t < from.frames; ++t) std::copy_n(&from(0, t), from.channels, &to(0, t));
+  } else {
+    for (std::int64_t t = 0; t < from.frames; ++t) {
+      for (std::int64_t c = 0; c < from.channels; ++c) to(c, t) = from(c, t);
+    }
+  }
 }
 
 }  // namespace
@@ -133,17 +146,10 @@ std::int64_t FailoverExecutor::flush(std::int64_t slot, FrameView output) noexce
 
 void FailoverExecutor::keep(std::int64_t slot, const ConstFrameView& frames) noexcept {
   Stream& stream = this->stream(slot);
+  if (stream.received == 0) stream.is_planar = frames.frame_stride == 1 && frames.frames >= kLeastPlanarFrames;
   std::int64_t taken = 0;
   for_kept(slot, stream.received, stream.received + frames.frames, [&](const FrameView& kept) {
-    for (std::int64_t t = 0; t < kept.frames; ++t) {
-      float* to = &kept(0, t);
-      const float* from = &frames(0, taken + t);
-      if (frames.channel_stride == 1) {
-        std::copy_n(from, in_channels_, to);
-      } else {
-        for (std::int64_t c = 0; c < in_channels_; ++c) to[c] = from[c * frames.channel_stride];
-      }
-    }
+    copy(frames.slice(taken, kept.frames), kept);
     taken += kept.frames;
   });
   stream.received += frames.frames;
@@ -153,11 +159,13 @@ void FailoverExecutor::keep(std::int64_t slot, const ConstFrameView& frames) noe
 // is longer than a chunk may be.
 template <typename Take>
 void FailoverExecutor::for_kept(std::int64_t slot, std::int64_t first, std::int64_t end, Take take) noexcept {
+  float* kept = &kept_[static_cast<std::size_t>(slot * ring_frames_ * in_channels_)];
+  const FrameView ring = stream(slot).is_planar ? kernels::planar(kept, in_channels_, ring_frames_)
+                                                : kernels::interleaved(kept, in_channels_, ring_frames_);
   while (first < end) {
     const std::int64_t at = first % ring_frames_;
     const std::int64_t frames = std::min({end - first, ring_frames_ - at, piece_frames_});
-    take(kernels::interleaved(&kept_[static_cast<std::size_t>((slot * ring_frames_ + at) * in_channels_)], in_channels_,
-                              frames));
+    take(ring.slice(at, frames));
     first += frames;
   }
 }

@@ -53,6 +53,7 @@ class FailoverExecutor final : public kernels::Executor {
   struct Stream {
     std::int64_t received = 0;  // frames since its beginning
     kernels::FillKind fill = kernels::FillKind::kZeros;
+    bool is_planar = false;  // how its frames are kept: as its first chunk came, where runs of it are worth a copy
   };
 
   bool is_on_cpu() const noexcept;
@@ -74,7 +75,7 @@ class FailoverExecutor final : public kernels::Executor {
   const std::unique_ptr<kernels::Executor> cpu_;
   const Clock& clock_;
   std::vector<Stream> streams_;
-  std::vector<float> kept_;                 // [max_streams, ring_frames, in_channels]; frame t at t modulo ring_frames
+  std::vector<float> kept_;  // [max_streams, ring_frames, in_channels] or planar; frame t at t modulo ring_frames
   std::vector<float> frames_to_hold_;       // [max_streams, in_channels]
   std::vector<float> unwanted_;             // [out_channels]: a frame that was given out already
   std::vector<kernels::SlotChunk> pieces_;  // of the call; reserved
