@@ -1,4 +1,4 @@
-// What kAuto takes where there is a card; the factory of its executors is device_failure_test.cpp's.
+// What kAuto takes where there is a card.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "backend_contest.hpp"
 #include "halotap/pipeline/pipeline.hpp"
+#include "pipeline/host_card.hpp"
 #include "pipeline/test_model.hpp"
 #include "scratch_folder.hpp"
 
@@ -67,12 +68,13 @@ TEST_F(AutomaticBackend, DoesNotDependOnHowARecordingIsCut) {
   }
 }
 
-// The card of this program computes in plain loops, in double.
+// The card of this program computes in plain loops, in double. What is timed is made for the chunk that is asked about.
 TEST_F(AutomaticBackend, IsTimedWhereNobodyKnowsAndThenRemembered) {
   for (const std::int64_t chunk : {std::int64_t{16}, kChunk}) {
     const Model model = test::lookahead_model(static_cast<std::uint64_t>(chunk));
     const std::size_t files = std::distance(std::filesystem::recursive_directory_iterator(folder.path()), {});
     const Engine engine = prepared(model, {.max_chunk_frames = chunk, .auto_chunk_frames = kChunk});
+    EXPECT_EQ(test::card_chunks.back(), kChunk);
     EXPECT_EQ(engine.backend(), Backend::kCpu) << engine.choice().reason;
     ASSERT_TRUE(engine.choice().figures);
     EXPECT_FALSE(engine.choice().figures->is_remembered);

@@ -1,33 +1,16 @@
-// What happens above a device that stops computing. The factory of CUDA executors is this program's own: it makes one
-// over passes on the host, which end when a test says so.
+// What happens above a device that stops computing: passes on the host, which end when a test says so.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <string>
 #include <vector>
 
-#include "cuda/host_pass_device.hpp"
-#include "cuda/pass_executor.hpp"
 #include "halotap/io/endpoint.hpp"
 #include "halotap/io/session.hpp"
 #include "halotap/pipeline/calibration.hpp"
 #include "halotap/pipeline/pipeline.hpp"
+#include "pipeline/host_card.hpp"
 #include "pipeline/test_model.hpp"
-
-namespace {
-halotap::kernels::cuda::HostPassDevice* device = nullptr;  // of the executor made last
-}
-
-namespace halotap::kernels {
-
-std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec) {
-  const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
-  auto made = std::make_unique<cuda::HostPassDevice>(stack, shape);
-  device = made.get();
-  return cuda::make_pass_executor(shape, std::move(made));
-}
-
-}  // namespace halotap::kernels
 
 namespace halotap::pipeline {
 namespace {
@@ -55,7 +38,7 @@ TEST_F(DeviceFailure, IsAStatusOfEveryEntryAndAdvancesNoStream) {
   EXPECT_EQ(engine.process(chunks), Status::kOk);
   EXPECT_EQ(engine.failure(), "");
   const EngineCounters before = engine.counters();
-  device->fail_after(0);
+  test::card->fail_after(0);
   EXPECT_EQ(engine.process(chunks), Status::kDeviceFailed);
   for (const StreamChunk& chunk : chunks) {
     EXPECT_EQ(chunk.status, Status::kDeviceFailed);
@@ -73,7 +56,7 @@ TEST_F(DeviceFailure, IsAStatusOfEveryEntryAndAdvancesNoStream) {
 }
 
 TEST_F(DeviceFailure, IsOverWithTheNextPrepare) {
-  device->fail_after(0);
+  test::card->fail_after(0);
   EXPECT_EQ(engine.process(chunks), Status::kDeviceFailed);
   engine.prepare(model,
                  {.backend = Backend::kCuda, .max_streams = 2, .max_chunk_frames = 10, .fallback = Fallback::kNone});
@@ -94,7 +77,7 @@ TEST_F(DeviceFailureWithAFallback, IsNoticedInTheCountersAloneAndTheCallGoesOn) 
   EXPECT_EQ(engine.device(), "host");
   EXPECT_EQ(engine.counters().failovers, 0U);
   const std::size_t state_bytes = engine.state_bytes();
-  device->fail_after(0);
+  test::card->fail_after(0);
   EXPECT_EQ(engine.process(chunks), Status::kOk);
   for (const StreamChunk& chunk : chunks) {
     EXPECT_EQ(chunk.status, Status::kOk);
@@ -128,7 +111,7 @@ TEST_F(DeviceFailureWithAFallback, IsNoticedInTheCountersAloneAndTheCallGoesOn) 
 
 TEST_F(DeviceFailureWithAFallback, InAFlushIsNoticedThere) {
   EXPECT_EQ(engine.process(chunks), Status::kOk);
-  device->fail_after(0);
+  test::card->fail_after(0);
   std::int64_t flushed = 0;
   EXPECT_EQ(engine.flush(chunks[1].stream, chunks[1].output, flushed), Status::kOk);
   EXPECT_EQ(flushed, 3);
@@ -138,7 +121,7 @@ TEST_F(DeviceFailureWithAFallback, InAFlushIsNoticedThere) {
 TEST(DeviceFailureOfACalibration, EndsItWithADeviceError) {
   Pipeline pipeline(test::lookahead_model(1),
                     {.backend = Backend::kCuda, .chunks = {.max_frames = 10}, .fallback = Fallback::kNone});
-  device->fail_after(0);
+  test::card->fail_after(0);
   try {
     calibrate(pipeline, std::chrono::hours(1));
     FAIL() << "it went on";
@@ -152,7 +135,7 @@ std::string end_of_session(const std::string& source_address, std::int64_t passe
   const auto source = io::open_source(source_address, {});
   Pipeline pipeline(test::lookahead_model(1),
                     {.backend = Backend::kCuda, .chunks = {.max_frames = 16}, .fallback = Fallback::kNone});
-  device->fail_after(passes);
+  test::card->fail_after(passes);
   try {
     io::run_session(*source, pipeline, {}, {});
     return "";
@@ -172,7 +155,7 @@ TEST(DeviceFailureOfASession, EndsItWithADeviceError) {
 TEST(DeviceFailureOfASession, WithAFallbackIsOneNoteAndInTheReport) {
   const auto source = io::open_source("synth://noise?rate=1000&channels=3&frames=100", {});
   Pipeline pipeline(test::lookahead_model(1), {.backend = Backend::kCuda, .chunks = {.max_frames = 16}});
-  device->fail_after(3);
+  test::card->fail_after(3);
   std::vector<std::string> notes;
   io::PublishedTelemetry telemetry;
   io::SessionSpec spec;
