@@ -196,6 +196,27 @@ TEST_F(CudaEngine, IsNotWhatAutoTakesForOneStreamWhereThereIsTheCpu) {
   EXPECT_TRUE(engine.device().starts_with(has_cpu ? "cpu (" : "cuda (")) << engine.device();
 }
 
+TEST_F(CudaEngine, IsTimedBesideTheCpuForAuto) {
+  const Model model = test::lookahead_model(1);
+  Engine cpu;
+  try {
+    cpu.prepare(model, {.backend = Backend::kCpu});
+  } catch (const DeviceError& why) {
+    GTEST_SKIP() << why.what();
+  }
+  Engine engine;
+  engine.prepare(model, {.max_streams = 64, .max_chunk_frames = 64});
+  const BackendChoice& choice = engine.choice();
+  ASSERT_TRUE(choice.figures) << choice.reason;
+  EXPECT_GT(choice.figures->cpu_p999.count(), 0);
+  EXPECT_GT(choice.figures->cuda_p999.count(), 0);
+  EXPECT_EQ(engine.backend(), choice.figures->cuda_p999 < choice.figures->cpu_p999 ? Backend::kCuda : Backend::kCpu);
+  Engine again;
+  again.prepare(model, {.max_streams = 64, .max_chunk_frames = 64});
+  EXPECT_EQ(again.backend(), engine.backend());
+  EXPECT_TRUE(again.choice().figures.value().is_remembered);
+}
+
 // One stream of the lookahead model in chunks of 10 frames, and its end.
 std::vector<float> lookahead_run(Engine& engine, const EngineSpec& spec, const std::vector<float>& input) {
   const auto frames = std::ssize(input) / 3;
