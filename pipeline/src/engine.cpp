@@ -205,7 +205,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
     throw ConfigError("the state of " + std::to_string(spec.max_streams) + " streams of model '" + model.name +
                       "' (receptive field " + std::to_string(model.stack->receptive_field()) +
                       " frames) does not fit in memory" +
-                      (spec.backend != Backend::kCpu && spec.fallback != Fallback::kNone
+                      (spec.backend == Backend::kCuda && spec.fallback != Fallback::kNone
                            ? "; fallback: none keeps nothing for the CPU"
                            : ""));
   } catch (const std::invalid_argument& error) {
