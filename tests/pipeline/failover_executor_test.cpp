@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -209,6 +210,19 @@ TEST(FailoverExecutor, CountsWhatItKeepsAsState) {
   const std::int64_t kept = (stack->receptive_field() - 1 + kPiece) * stack->in_channels();
   EXPECT_EQ(rig.failing->state_bytes(), (static_cast<std::size_t>(shape.state_floats + kept)) * sizeof(float) +
                                             kernels::make_cpu_executor(stack, {1, kPiece})->state_bytes());
+}
+
+TEST(FailoverExecutor, KeepsNoMoreThanTheMachineHas) {
+  Random random(6);
+  kernels::LayerSpec spec;
+  spec.name = "a";
+  spec.in_channels = 1000;
+  spec.out_channels = 1;
+  spec.kernel_size = 2;
+  spec.dilation = 1 << 16;
+  const kernels::Stack stack({test::draw_layer(random, spec)});
+  const ExecutorSpec fleet{1 << 20, 64};  // 250 TB
+  EXPECT_THROW(FailoverExecutor(stack, fleet, 64, nullptr, nullptr, monotonic_clock()), std::bad_alloc);
 }
 
 TEST(FailoverExecutor, TakesPiecesThatKeepFewSamples) {
