@@ -68,31 +68,31 @@ TEST_F(AutomaticBackend, DoesNotDependOnHowARecordingIsCut) {
   }
 }
 
-// The card of this program computes in plain loops, in double. What is timed is made for the chunk that is asked about.
+// Whichever is faster. What is timed is made for the chunk that is asked about.
 TEST_F(AutomaticBackend, IsTimedWhereNobodyKnowsAndThenRemembered) {
   for (const std::int64_t chunk : {std::int64_t{16}, kChunk}) {
     const Model model = test::lookahead_model(static_cast<std::uint64_t>(chunk));
     const std::size_t files = std::distance(std::filesystem::recursive_directory_iterator(folder.path()), {});
     const Engine engine = prepared(model, {.max_chunk_frames = chunk, .auto_chunk_frames = kChunk});
     EXPECT_EQ(test::card_chunks.back(), kChunk);
-    EXPECT_EQ(engine.backend(), Backend::kCpu) << engine.choice().reason;
     ASSERT_TRUE(engine.choice().figures);
+    EXPECT_EQ(engine.backend(),
+              engine.choice().figures->cuda_p999 < engine.choice().figures->cpu_p999 ? Backend::kCuda : Backend::kCpu);
     EXPECT_FALSE(engine.choice().figures->is_remembered);
-    EXPECT_GT(engine.choice().figures->cuda_p999, engine.choice().figures->cpu_p999);
     EXPECT_GT(std::distance(std::filesystem::recursive_directory_iterator(folder.path()), {}), files);
     const Engine again = prepared(model, {.max_chunk_frames = chunk, .auto_chunk_frames = kChunk});
     EXPECT_TRUE(again.choice().figures.value().is_remembered);
     EXPECT_EQ(again.choice().figures->cpu_p999, engine.choice().figures->cpu_p999);
+    EXPECT_EQ(again.backend(), engine.backend());
   }
 }
 
-// A stream must not see what was timed, nor the CPU that goes on for a card.
+// A stream must not see what was timed.
 TEST_F(AutomaticBackend, LeavesNoTraceOfTheTiming) {
   const Model model = test::lookahead_model(103);
   Engine timed = prepared(model, {.max_chunk_frames = kChunk});
   ASSERT_FALSE(timed.choice().figures.value().is_remembered);
-  ASSERT_EQ(timed.backend(), Backend::kCpu);
-  Engine plain = prepared(model, {.backend = Backend::kCpu, .max_chunk_frames = kChunk});
+  Engine plain = prepared(model, {.backend = timed.backend(), .max_chunk_frames = kChunk});
   std::vector<float> input(3 * 50, 0.25F);
   std::vector<float> outputs[2];
   Engine* engines[] = {&timed, &plain};
