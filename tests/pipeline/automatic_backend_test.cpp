@@ -31,7 +31,7 @@ struct AutomaticBackend : testing::Test {
     store_figures(figures_file(key).value(), key, {cpu, cuda, 100, false});
   }
 
-  Engine prepared(const Model& model, EngineSpec spec) {
+  Engine prepared(const Model& model, const EngineSpec& spec) {
     Engine engine;
     engine.prepare(model, spec);
     return engine;

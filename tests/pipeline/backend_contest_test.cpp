@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::ScratchFolder;
 
-const test::WoundClock clock;
+const test::WoundClock kClock;
 
 // Takes as long as a test says, by the clock above.
 class TimedExecutor final : public kernels::Executor {
@@ -34,9 +34,9 @@ class TimedExecutor final : public kernels::Executor {
     for (const kernels::SlotChunk& chunk : chunks) {
       fresh.erase(chunk.slot);
       frames += chunk.input.frames;
-      clock.wind(time_a_frame * chunk.input.frames);
+      kClock.wind(time_a_frame * chunk.input.frames);
     }
-    clock.wind(calls % 100 == 0 ? time_now_and_then : time_a_call);
+    kClock.wind(calls % 100 == 0 ? time_now_and_then : time_a_call);
   }
   std::int64_t flush(std::int64_t, FrameView) noexcept HALOTAP_NONBLOCKING override { return 0; }
   std::size_t state_bytes() const noexcept override { return 0; }
@@ -60,7 +60,7 @@ struct BackendContest : testing::Test {
     return test::draw_stack(random, {.max_channels = 4});
   }
 
-  BackendFigures time(const Contest& contest) { return time_backends(cpu, cuda, *stack, contest, clock); }
+  BackendFigures time(const Contest& contest) { return time_backends(cpu, cuda, *stack, contest, kClock); }
 
   std::string order;
   TimedExecutor cpu{order, 'h'};
@@ -84,20 +84,20 @@ TEST_F(BackendContest, TakesTheRareLongCallsOfBothInTurn) {
 TEST_F(BackendContest, EndsWithinAQuarterOfASecond) {
   cpu.time_a_call = cpu.time_now_and_then = milliseconds(6);
   cuda.time_a_call = cuda.time_now_and_then = milliseconds(4);
-  const Instant begun = clock.now();
+  const Instant begun = kClock.now();
   const BackendFigures figures = time({1, 16});
-  EXPECT_LT(clock.now() - begun, milliseconds(270));
+  EXPECT_LT(kClock.now() - begun, milliseconds(270));
   EXPECT_GT(figures.calls, 20);
 }
 
 TEST_F(BackendContest, CutsOffACpuThatTakesTooLong) {
   cpu.time_a_frame = milliseconds(1);
   cuda.time_a_call = milliseconds(30);
-  const Instant begun = clock.now();
+  const Instant begun = kClock.now();
   const BackendFigures figures = time({5000, 4});
   EXPECT_NEAR(static_cast<double>(figures.cpu_p999.count()), 20e9, 20e9 * 0.02);
   EXPECT_NEAR(static_cast<double>(figures.cuda_p999.count()), 30e6, 30e6 * 0.02);
-  EXPECT_LT(clock.now() - begun, milliseconds(400));
+  EXPECT_LT(kClock.now() - begun, milliseconds(400));
   EXPECT_EQ(cuda.frames % 20000, 0) << "the card is always given every stream";
 }
 
