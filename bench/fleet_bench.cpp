@@ -361,6 +361,7 @@ std::unique_ptr<AsyncEngine> make_engine(const Options& options, const pipeline:
   return std::make_unique<AsyncEngine>(model,
                                        pipeline::AsyncSpec{.engine = {.backend = options.backend,
                                                                       .precision = options.precision,
+                                                                      .fallback = pipeline::Fallback::kNone,
                                                                       .max_streams = streams,
                                                                       .max_chunk_frames = options.chunk,
                                                                       .worker_threads = options.workers},

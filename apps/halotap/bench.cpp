@@ -195,7 +195,12 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
   std::vector<float> output(static_cast<std::size_t>(options.streams * out_samples));
 
   pipeline::Engine engine;
-  engine.prepare(model, {options.backend, options.precision, options.streams, options.chunk_frames});
+  engine.prepare(model, {.backend = options.backend,
+                         .precision = options.precision,
+                         .max_streams = options.streams,
+                         .max_chunk_frames = options.chunk_frames,
+                         .fallback = pipeline::Fallback::kNone});
+  say_choice(engine);
   std::vector<pipeline::StreamChunk> chunks(static_cast<std::size_t>(options.streams));
   pipeline::Status status = pipeline::Status::kOk;
   for (std::int64_t s = 0; s < options.streams && status == pipeline::Status::kOk; ++s) {

@@ -48,7 +48,7 @@ std::vector<Backend> list_backends() {
     Backend entry{backend, {}, {}};
     try {
       pipeline::Engine engine;
-      engine.prepare(model, {.backend = backend});
+      engine.prepare(model, {.backend = backend, .fallback = pipeline::Fallback::kNone});
       entry.device = engine.device();
     } catch (const pipeline::DeviceError& error) {
       entry.problem = error.what();

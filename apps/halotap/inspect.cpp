@@ -7,18 +7,24 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/model.hpp"
+#include "latency_json.hpp"
 #include "message.hpp"
+#include "option_values.hpp"
+#include "processing.hpp"
 
 namespace halotap::apps {
 namespace {
 
 struct InspectOptions {
   std::string model_file;
+  std::int64_t chunk_frames = kDefaultChunkFrames;
+  std::int64_t streams = 1;
   bool json = false;
 };
 
@@ -26,7 +32,7 @@ double milliseconds(std::int64_t frames, const pipeline::Model& model) {
   return static_cast<double>(frames) / model.frame_rate_hz * 1e3;
 }
 
-void print_json(const pipeline::Model& model, std::size_t state_bytes) {
+void print_json(const pipeline::Model& model, const pipeline::Engine& engine) {
   using nlohmann::ordered_json;
   const kernels::Stack& stack = *model.stack;
   ordered_json json;
@@ -42,7 +48,13 @@ void print_json(const pipeline::Model& model, std::size_t state_bytes) {
   json["lookahead_ms"] = milliseconds(stack.lookahead_frames(), model);
   json["parameters"] = stack.parameters();
   json["macs_per_frame"] = stack.macs_per_frame();
-  json["state_bytes_per_stream"] = state_bytes;
+  json["state_bytes_per_stream"] = engine.state_bytes();
+  const std::optional<pipeline::BackendFigures>& figures = engine.choice().figures;
+  json["device"] = engine.device();
+  json["backend"] = {{"auto", pipeline::to_string(engine.backend())},
+                     {"reason", engine.choice().reason},
+                     {"cpu_p999_us", figures ? ordered_json(microseconds(figures->cpu_p999)) : ordered_json()},
+                     {"cuda_p999_us", figures ? ordered_json(microseconds(figures->cuda_p999)) : ordered_json()}};
   json["layers"] = ordered_json::array();
   for (const kernels::Layer& layer : stack.layers()) {
     const kernels::LayerSpec& spec = layer.spec;
@@ -102,7 +114,7 @@ void print_layers(const kernels::Stack& stack) {
   }
 }
 
-void print_text(const pipeline::Model& model, std::size_t state_bytes) {
+void print_text(const pipeline::Model& model, const pipeline::Engine& engine) {
   const kernels::Stack& stack = *model.stack;
   const auto frames = [&model](std::int64_t count) {
     return std::to_string(count) + " frames (" + format_number(milliseconds(count, model)) + " ms)";
@@ -118,18 +130,19 @@ void print_text(const pipeline::Model& model, std::size_t state_bytes) {
             << "parameters       " << stack.parameters() << '\n'
             << "MACs a frame     " << stack.macs_per_frame() << " (" << format_number(gmacs_per_s)
             << " GMAC/s a stream in real time)\n"
-            << "state            " << state_bytes << " bytes a stream\n\n";
+            << "state            " << engine.state_bytes() << " bytes a stream\n"
+            << "backend          auto is " << engine.device() << ": " << engine.choice().reason << "\n\n";
   print_layers(stack);
 }
 
 ExitCode inspect(const InspectOptions& options) {
   const pipeline::Model model = pipeline::load_model(options.model_file);
   pipeline::Engine engine;
-  engine.prepare(model, {});
+  engine.prepare(model, {.max_streams = options.streams, .max_chunk_frames = options.chunk_frames});
   if (options.json) {
-    print_json(model, engine.state_bytes());
+    print_json(model, engine);
   } else {
-    print_text(model, engine.state_bytes());
+    print_text(model, engine);
   }
   return ExitCode::kDone;
 }
@@ -140,6 +153,14 @@ void add_inspect(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Show what a model is and what it costs");
   command->add_option("model", options->model_file, "Model file")->required()->type_name("M.yaml");
+  command->add_option("--chunk", options->chunk_frames, "Frames a chunk, for what backend auto is")
+      ->check(CLI::Range(std::int64_t{1}, kMaxChunkFrames).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--streams", options->streams, "Streams side by side, likewise")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""))
+      ->capture_default_str()
+      ->type_name("N");
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(
       "Receptive field: frames of input that reach one output frame. Lookahead: frames of future input among them.\n"

@@ -17,6 +17,7 @@
 #include "halotap/pipeline/errors.hpp"
 #include "latency_json.hpp"
 #include "message.hpp"
+#include "processing.hpp"
 #include "setup.hpp"
 
 namespace halotap::apps {
@@ -88,7 +89,10 @@ Plan make_plan(const PlanOptions& options) {
       io::is_device_source(config.source_uri) ? open_or_note(open, plan.notes) : open(true);
   const io::SourceInfo& info = source->info();
   plan.streams = info.streams;
-  pipeline::Pipeline pipeline(model, pipeline_spec(config, info.streams, info.rate_hz));
+  pipeline::PipelineSpec spec = pipeline_spec(config, info.streams, info.rate_hz);
+  spec.fallback = pipeline::Fallback::kNone;  // what is timed is what was asked for
+  pipeline::Pipeline pipeline(model, spec);
+  say_choice(pipeline.engine());
   plan.device = pipeline.engine().device();
   std::vector<std::unique_ptr<io::Sink>> sinks =
       open_devices(config.sink_uris, sink_spec(pipeline, info, info.frames), plan.notes);
@@ -228,7 +232,9 @@ ExitCode plan(const PlanOptions& options) {
 
 pipeline::ComputeTime try_out(const pipeline::PipelineConfig& config, const pipeline::Model& model,
                               std::int64_t streams) {
-  pipeline::Pipeline pipeline(model, pipeline_spec(config, streams, model.frame_rate_hz));
+  pipeline::PipelineSpec spec = pipeline_spec(config, streams, model.frame_rate_hz);
+  spec.fallback = pipeline::Fallback::kNone;
+  pipeline::Pipeline pipeline(model, spec);
   return pipeline::median_time(pipeline::calibrate(pipeline, kTryOutTime));
 }
 

@@ -7,6 +7,7 @@
 #include "halotap/io/session_ledger.hpp"
 #include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "message.hpp"
 #include "option_values.hpp"
 
 namespace halotap::apps {
@@ -66,7 +67,10 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
                          .precision = options.precision,
                          .max_streams = streams,
                          .max_chunk_frames = std::max<std::int64_t>(frames, 1),
-                         .worker_threads = options.worker_threads});
+                         .worker_threads = options.worker_threads,
+                         .fallback = options.fallback.value_or(pipeline::Fallback::kCpu),
+                         .auto_chunk_frames = options.auto_chunk_frames});
+  say_choice(engine);
   const std::int64_t in_channels = engine.in_channels();
   const std::int64_t out_channels = engine.out_channels();
   std::vector<float> result(static_cast<std::size_t>(frames * streams * out_channels));
@@ -93,6 +97,10 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
     if (frames > 0) sink->write(result.data(), frames);
   }
   for (const auto& sink : sinks) sink->finish();
+  if (const pipeline::Failover* failover = engine.failover()) {
+    processed.report.failover = {*failover, 0, failover->at - started};
+    if (spec.on_note) spec.on_note(describe(*failover));
+  }
   processed.report.frames_in = frames;
   processed.report.stopped = recording.stopped;
   processed.report.elapsed = Clock::now() - started;
@@ -115,8 +123,11 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
     pipeline_spec.chunks.max_frames = std::min(options.chunks.max_frames, info.frames + 1);
   }
   pipeline_spec.worker_threads = options.worker_threads;
+  pipeline_spec.fallback = options.fallback.value_or(pipeline::Fallback::kCpu);
+  pipeline_spec.auto_chunk_frames = options.auto_chunk_frames;
   pipeline_spec.stages = subject.stages;
   pipeline::Pipeline pipeline(subject.model, pipeline_spec);
+  say_choice(pipeline.engine());
   const pipeline::StageFormat& output = pipeline.output();
   const auto& sinks = open_sinks({info.streams, output.channels, output.rate_hz,
                                   info.frames < 0 ? info.frames : pipeline.output_frames(info.frames),
@@ -135,7 +146,7 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
 
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision) {
   add_value(app, "--backend", backend, pipeline::parse_backend, "auto|cpu|cuda", "auto, cpu or cuda",
-            "What computes; auto is a card where there is one and enough for it to do, else the CPU")
+            "What computes; auto is the faster one for this model, timed once and then remembered")
       ->default_str("auto")
       ->group("Engine");
   add_value(app, "--precision", precision, pipeline::parse_precision, "fp32|tf32|bf16|fp16", "fp32, tf32, bf16 or fp16",
@@ -150,6 +161,13 @@ void add_workers_option(CLI::App& app, std::int64_t& worker_threads) {
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}).description(""))
       ->capture_default_str()
       ->type_name("N")
+      ->group("Engine");
+}
+
+void add_fallback_option(CLI::App& app, std::optional<pipeline::Fallback>& fallback) {
+  add_value(app, "--fallback", fallback, pipeline::parse_fallback, "cpu|none", "cpu or none",
+            "What goes on when a card fails: the CPU, in fp32, or nothing (exit code 3)")
+      ->default_str("cpu")
       ->group("Engine");
 }
 
@@ -178,6 +196,11 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
   add_workers_option(app, options.worker_threads);
 }
 
+void say_choice(const pipeline::Engine& engine) {
+  if (!engine.choice().figures) return;
+  say("backend " + std::string(to_string(engine.backend())) + ": " + engine.choice().reason);
+}
+
 std::string describe_schemes() {
   const auto list = [](const std::vector<std::string>& words) {
     std::string text;
@@ -193,7 +216,9 @@ Subject load_subject(ProcessingOptions& options) {
     const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file);
     if (!options.is_given("--backend")) options.backend = config.backend;
     if (!options.is_given("--precision")) options.precision = config.precision;
+    if (!options.fallback) options.fallback = config.fallback;
     if (!options.is_given("--chunk")) options.chunks = {.max_frames = config.chunk_frames};
+    options.auto_chunk_frames = config.chunk_frames;
     options.model_file = config.model_file.string();
     subject.stages = config.stages;
     subject.input = config.input;

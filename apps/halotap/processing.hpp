@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@
 
 namespace halotap::apps {
 
+// Of a pipeline file that does not say.
+inline constexpr std::int64_t kDefaultChunkFrames = 64;
+
 struct ProcessingOptions {
   std::string model_file;  // one of the two
   std::string pipeline_file;
@@ -27,6 +31,8 @@ struct ProcessingOptions {
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::int64_t worker_threads = 0;
+  std::int64_t auto_chunk_frames = kDefaultChunkFrames;   // what `auto` goes by, however the recording is cut
+  std::optional<pipeline::Fallback> fallback;             // none: the pipeline file's, or the CPU
   bool offline = false;                                   // the whole recording as one chunk, without the ring
   std::function<bool(const std::string&)> is_given = {};  // whether the command line has this option
 };
@@ -35,8 +41,13 @@ struct ProcessingOptions {
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision);
 // --workers.
 void add_workers_option(CLI::App& app, std::int64_t& worker_threads);
+// --fallback.
+void add_fallback_option(CLI::App& app, std::optional<pipeline::Fallback>& fallback);
 // --model, --pipeline, --input, --chunk, --offline and the above. `options` and `app` must outlive the parsing.
 void add_processing_options(CLI::App& app, ProcessingOptions& options);
+
+// One line on what computes and by which figures, where `auto` went by any.
+void say_choice(const pipeline::Engine& engine);
 
 // The input and output schemes of this build, for --help.
 std::string describe_schemes();
@@ -49,8 +60,9 @@ struct Subject {
   std::vector<std::string> files;  // what it was read from, so that no output overwrites it
 };
 
-// Reads the options' model, or their pipeline file and its model; backend, precision and chunks that the command line
-// does not give become those of that file. Throws what the loaders throw, and ConfigError for neither file.
+// Reads the options' model, or their pipeline file and its model; backend, precision, fallback and chunks that the
+// command line does not give become those of that file. Throws what the loaders throw, and ConfigError for neither
+// file.
 Subject load_subject(ProcessingOptions& options);
 
 // Opens the options' input as `model` needs it. Throws what io::open_source throws.

@@ -53,6 +53,7 @@ ExitCode replay(ReplayOptions options) {
     spec.speed = options.speed;
     spec.stop = stop;
     spec.on_progress = [&bar](std::int64_t frames) { bar.update(frames); };
+    spec.on_note = [](const std::string& note) { say(note); };
     summary.processed = process_recording(*source, subject, options.processing, open_sinks, spec);
   }
   summary.streams = info.streams;
@@ -71,6 +72,7 @@ void add_replay(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ReplayOptions>();
   CLI::App* command = app.add_subcommand("replay", "Play a recording through a model into files");
   add_processing_options(*command, options->processing);
+  add_fallback_option(*command, options->processing.fallback);
   command
       ->add_option("--output", options->outputs, "Where results go: a path, or scheme://path?option=value; repeatable")
       ->allow_extra_args(false)

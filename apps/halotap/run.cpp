@@ -93,7 +93,12 @@ ExitCode run(const RunOptions& options) {
   // Before the device delivers: a device's source is one stream.
   std::optional<pipeline::ComputeTime> compute;
   const bool from_device = io::is_device_source(config.source_uri);
-  if (config.latency.budget_ms && from_device) compute = try_out(config, model, 1);
+  if (config.latency.budget_ms && from_device) {
+    compute = try_out(config, model, 1);
+  } else if (from_device && config.backend != pipeline::Backend::kCpu) {
+    // A driver that is opened for the first time, and what auto times, take longer than the device's ring holds.
+    const pipeline::Pipeline first(model, pipeline_spec(config, 1, model.frame_rate_hz));
+  }
   const std::unique_ptr<io::Source> source = open_input(config, model);
   const io::SourceInfo& info = source->info();
   if (config.latency.budget_ms && !from_device) compute = try_out(config, model, info.streams);
@@ -115,6 +120,7 @@ ExitCode run(const RunOptions& options) {
   }
 
   pipeline::Pipeline pipeline(model, pipeline_spec(config, info.streams, info.rate_hz));
+  say_choice(pipeline.engine());
 
   std::unique_ptr<io::Recorder> recorder;
   if (!recordings.empty()) recorder = std::make_unique<io::Recorder>(kept, info, pipeline.output());

@@ -75,6 +75,11 @@ std::int64_t frames_dropped(const io::SessionReport& report) {
   return static_cast<std::int64_t>(report.ring.frames_dropped_overrun) + report.missing.frames_dropped;
 }
 
+// At the end: the CPU goes on in fp32.
+pipeline::Precision precision_of(const SessionSummary& summary) {
+  return summary.processed.report.failover ? pipeline::Precision::kFp32 : summary.precision;
+}
+
 std::array<pipeline::LatencyFigures, pipeline::kLatencyParts> latency_of(const io::SessionReport& report) {
   std::array<pipeline::LatencyFigures, pipeline::kLatencyParts> latency;
   for (std::size_t part = 0; part < latency.size(); ++part) {
@@ -175,7 +180,19 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
                         {"refusals", grant.refusals}};
   }
   json["device"] = summary.processed.device;
-  json["precision"] = pipeline::to_string(summary.precision);
+  json["precision"] = pipeline::to_string(precision_of(summary));
+  if (report.failover) {
+    const pipeline::Failover& how = report.failover->how;
+    json["failover"] = {{"device", how.from},
+                        {"precision", pipeline::to_string(how.precision)},
+                        {"reason", how.reason},
+                        {"frame", report.failover->at_frame},
+                        {"time_s", seconds_of(report.failover->after)},
+                        {"streams", how.streams},
+                        {"rebuild_us", microseconds(how.rebuild_time)}};
+  } else {
+    json["failover"] = nullptr;
+  }
   json["stages"] = ordered_json::array();
   for (std::size_t i = 0; i < summary.stages.size(); ++i) {
     json["stages"].push_back(json_of(summary.stages[i], report.stages[i]));
@@ -288,7 +305,15 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
   print_recording("recording  of the input: ", report.recording.input);
   print_recording("recording  of the output: ", report.recording.output);
   if (summary.asks_realtime) out << "realtime   " << text_of(report.realtime) << '\n';
-  out << "device     " << summary.processed.device << ", " << pipeline::to_string(summary.precision) << '\n';
+  out << "device     " << summary.processed.device << ", " << pipeline::to_string(precision_of(summary)) << '\n';
+  if (report.failover) {
+    const pipeline::Failover& how = report.failover->how;
+    out << "           to the chunk from frame " << report.failover->at_frame << " on, "
+        << format_number(seconds_of(report.failover->after)) << " s after the start, " << how.from << ", "
+        << pipeline::to_string(how.precision) << ", which failed: " << how.reason << "; " << how.streams
+        << (how.streams == 1 ? " stream" : " streams") << " rebuilt in "
+        << format_duration_ns(static_cast<double>(how.rebuild_time.count())) << '\n';
+  }
   for (std::size_t i = 0; i < summary.stages.size(); ++i) {
     out << (i == 0 ? "stages     " : "           ") << text_of(summary.stages[i], report.stages[i]) << '\n';
   }

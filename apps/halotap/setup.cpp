@@ -37,6 +37,7 @@ pipeline::PipelineSpec pipeline_spec(const pipeline::PipelineConfig& config, std
   pipeline::PipelineSpec spec;
   spec.backend = config.backend;
   spec.precision = config.precision;
+  spec.fallback = config.fallback;
   spec.streams = streams;
   spec.chunks.max_frames = config.chunk_frames;
   spec.ring_capacity_frames = frames_in(config.ring_capacity_ms / 1e3, rate_hz);

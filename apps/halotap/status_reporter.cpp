@@ -45,6 +45,7 @@ std::string json_line(const io::SessionTelemetry& told) {
   json["latency"] = latency_json(told.latency);
   json["latest_us"] = microseconds(std::chrono::nanoseconds(told.latest_ns));
   json["missing"] = told.is_missing != 0;
+  json["failovers"] = told.failovers;
   json["ring_frames"] = told.ring_frames;
   json["ring_capacity_frames"] = told.ring_capacity_frames;
   json["level"] = json_of(told.level);
@@ -95,6 +96,7 @@ std::string status_line(const io::SessionTelemetry& telemetry, const StatusRepor
     line += " | drift " + format_number(std::round(telemetry.played.correction_ppm)) + " ppm";
   }
   if (telemetry.played.underruns > 0) line += " | underruns " + std::to_string(telemetry.played.underruns);
+  if (telemetry.failovers > 0) line += " | CARD FAILED";
   if (telemetry.gaps > 0) line += " | gaps " + std::to_string(telemetry.gaps);
   return line;
 }

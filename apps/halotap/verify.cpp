@@ -81,6 +81,8 @@ void print_text(const VerifyOptions& options, const Comparison& comparison, cons
 
 ExitCode verify(VerifyOptions options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
+  // What is to be verified is not to be computed by another.
+  options.processing.fallback = pipeline::Fallback::kNone;
   const Subject subject = load_subject(options.processing);
   const std::unique_ptr<io::Source> source = open_input(options.processing, subject.model);
   const io::SourceInfo& info = source->info();

@@ -381,8 +381,21 @@ class Session {
     tell_of({.at_frame = report_.frames_in, .frames_skipped = skipped_frames_, .first_frame = report_.frames_out});
   }
 
+  // Once, behind the chunk in which it happened.
+  void tell_of_failover(const pipeline::Pipeline::Step& step) {
+    const pipeline::Failover* failover = pipeline_.engine().failover();
+    if (failover == nullptr || report_.failover) return;
+    report_.failover = {*failover, report_.frames_in - in_ring_frames_ - step.frames_in, clock_.now() - start_};
+    if (!spec_.on_note) return;
+    std::ostringstream text;
+    text << describe(*failover) << "; in the chunk from frame " << report_.failover->at_frame << " on, "
+         << Seconds(report_.failover->after).count() << " s after the start";
+    spec_.on_note(text.str());
+  }
+
   void hand_over(const pipeline::Pipeline::Step& step) {
     in_ring_frames_ -= step.frames_in;
+    tell_of_failover(step);
     pipeline::ChunkTimes times{std::nullopt, step.begun, step.computed, step.staged, {}};
     if (last_captured_ && step.frames_in > 0) {
       times.captured =
@@ -481,6 +494,7 @@ class Session {
       if (played && told.device_sinks++ == 0) told.played = *played;
     }
     told.skips = report_.skips;
+    told.failovers = report_.failover ? 1 : 0;
     for (std::size_t part = 0; part < pipeline::kLatencyParts; ++part) {
       told.latency[part] = report_.latency.figures(static_cast<pipeline::LatencyPart>(part));
     }

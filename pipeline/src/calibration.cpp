@@ -6,6 +6,7 @@
 
 #include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/errors.hpp"
+#include "noise.hpp"
 
 namespace halotap::pipeline {
 namespace {
@@ -15,20 +16,6 @@ namespace {
 constexpr double kBurstSeconds = 0.001;
 constexpr std::int64_t kMostChunks = 4000;                     // enough for a p99.9
 constexpr std::int64_t kNoiseSamples = std::int64_t{1} << 16;  // 256 KiB, repeated
-
-// Finite and never denormal. splitmix64 as in the chunker: the same noise on every machine.
-std::vector<float> noise(std::int64_t samples) {
-  std::vector<float> result(static_cast<std::size_t>(samples));
-  std::uint64_t state = 0;
-  for (float& sample : result) {
-    state += 0x9E3779B97F4A7C15u;
-    std::uint64_t mixed = state;
-    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9u;
-    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBu;
-    sample = static_cast<float>(mixed >> 40) / 16777216.0f - 0.5f;
-  }
-  return result;
-}
 
 void check(const Pipeline& pipeline, Status status) {
   if (status != Status::kOk) {

@@ -101,6 +101,9 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
   if (const auto precision = model.optional("precision")) {
     config.precision = precision->word({Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16});
   }
+  if (const auto fallback = model.optional("fallback")) {
+    config.fallback = fallback->word({Fallback::kCpu, Fallback::kNone});
+  }
   model.refuse_unknown_keys();
 
   if (const auto frames = root.optional("chunk_frames")) config.chunk_frames = frames->integer(1, kMaxChunkFrames);

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "chosen_executor.hpp"
+#include "failover_executor.hpp"
 #include "halotap/pipeline/published.hpp"
 #include "worker_pool.hpp"
 
@@ -17,55 +19,19 @@ namespace {
 constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxWorkerThreads = 256;
+constexpr std::int64_t kMaxAutoChunkFrames = std::int64_t{1} << 20;
 
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
                                    std::pair{Backend::kCuda, std::string_view{"cuda"}}};
+constexpr std::array kFallbackNames{std::pair{Fallback::kCpu, std::string_view{"cpu"}},
+                                    std::pair{Fallback::kNone, std::string_view{"none"}}};
 
 void require_range(const char* field, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most) {
     throw ConfigError(std::string(field) + ": expected 1 to " + std::to_string(most) + ", got " +
                       std::to_string(value));
   }
-}
-
-// What kAuto goes by: with 8 layers of 128 channels a call on a card takes some 140 us however little it computes (a
-// launch a layer), in which a core does ten million multiply-accumulates. Counted for one frame of every stream, and
-// not for a chunk: a recording must not be computed elsewhere, with other bits, because it is cut in another way.
-constexpr double kCardMacsPerFrame = 10e6;
-
-bool is_work_for_a_card(const kernels::Stack& stack, const EngineSpec& spec) {
-  if (spec.precision != Precision::kFp32) return true;  // the CPU has no other
-  return static_cast<double>(stack.macs_per_frame()) * static_cast<double>(spec.max_streams) >= kCardMacsPerFrame;
-}
-
-struct Chosen {
-  Backend backend;
-  std::unique_ptr<kernels::Executor> executor;
-};
-
-Chosen make_executor(const std::shared_ptr<const kernels::Stack>& stack, const EngineSpec& spec) {
-  const kernels::ExecutorSpec executor_spec{spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1,
-                                            spec.precision};
-  if (spec.backend == Backend::kCuda) return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
-  if (spec.backend == Backend::kAuto && spec.worker_threads == 0) {
-    if (is_work_for_a_card(*stack, spec)) {
-      // Whatever keeps the card from it, the CPU may do: its own refusal is the one that the user reads.
-      try {
-        return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
-      } catch (const std::bad_alloc&) {
-      } catch (const std::invalid_argument&) {
-      } catch (const kernels::BackendUnavailable&) {
-      }
-    } else {
-      try {
-        return {Backend::kCpu, kernels::make_cpu_executor(stack, executor_spec)};
-      } catch (const kernels::BackendUnavailable&) {  // not in this build
-        return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
-      }
-    }
-  }
-  return {Backend::kCpu, kernels::make_cpu_executor(stack, executor_spec)};
 }
 
 bool is_sound(const ConstFrameView& view) {
@@ -88,6 +54,29 @@ std::optional<Backend> parse_backend(std::string_view word) {
   return std::nullopt;
 }
 
+std::string_view to_string(Fallback fallback) {
+  for (const auto& [value, name] : kFallbackNames) {
+    if (value == fallback) return name;
+  }
+  return "?";
+}
+
+std::optional<Fallback> parse_fallback(std::string_view word) {
+  for (const auto& [value, name] : kFallbackNames) {
+    if (name == word) return value;
+  }
+  return std::nullopt;
+}
+
+std::string describe(const Failover& failover) {
+  std::string text = failover.from + " failed: " + failover.reason + "; " + failover.to + " goes on";
+  if (failover.precision != Precision::kFp32) {
+    text += " in fp32 instead of " + std::string(to_string(failover.precision));
+  }
+  return text + ", with " + std::to_string(failover.streams) + (failover.streams == 1 ? " stream" : " streams") +
+         " rebuilt in " + std::to_string(failover.rebuild_time.count() / 1000) + " us";
+}
+
 struct Engine::Impl {
   struct Slot {
     std::uint32_t generation = 0;  // counts the streams that have had the slot; odd while one is open
@@ -100,8 +89,10 @@ struct Engine::Impl {
 
   std::shared_ptr<const kernels::Stack> stack;
   Backend backend = Backend::kAuto;
+  BackendChoice choice;
   std::unique_ptr<kernels::Executor> executor;
-  std::unique_ptr<WorkerPool> workers;  // none: the caller's thread computes
+  const FailoverExecutor* fallback = nullptr;  // the executor, when it has one
+  std::unique_ptr<WorkerPool> workers;         // none: the caller's thread computes
   std::int64_t max_chunk_frames = 0;
   std::vector<Slot> slots;
   std::vector<std::uint32_t> free_slots;   // reserved for all, used as a stack
@@ -148,6 +139,10 @@ struct Engine::Impl {
         this);
   }
 
+  void count_failover() noexcept {
+    if (fallback != nullptr && fallback->failover() != nullptr) counters.failovers = 1;
+  }
+
   Status check(const StreamChunk& chunk) noexcept {
     Slot* slot = find(chunk.stream);
     if (slot == nullptr) return Status::kUnknownStream;
@@ -176,6 +171,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   if (!model.stack) throw ConfigError("model: expected one with a stack, got one without");
   require_range("max_streams", spec.max_streams, kMaxStreams);
   require_range("max_chunk_frames", spec.max_chunk_frames, kMaxChunkFrames);
+  if (spec.auto_chunk_frames != 0) require_range("auto_chunk_frames", spec.auto_chunk_frames, kMaxAutoChunkFrames);
   if (spec.worker_threads < 0 || spec.worker_threads > kMaxWorkerThreads) {
     throw ConfigError("worker_threads: expected 0 to " + std::to_string(kMaxWorkerThreads) + ", got " +
                       std::to_string(spec.worker_threads));
@@ -193,9 +189,11 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   const auto streams = static_cast<std::size_t>(spec.max_streams);
   try {
     prepared->stack = model.stack;
-    Chosen chosen = make_executor(model.stack, spec);
+    ChosenExecutor chosen = choose_executor(model.stack, spec);
     prepared->backend = chosen.backend;
     prepared->executor = std::move(chosen.executor);
+    prepared->fallback = chosen.fallback;
+    prepared->choice = std::move(chosen.choice);
     if (spec.worker_threads > 0)
       prepared->workers = std::make_unique<WorkerPool>(spec.worker_threads, spec.worker_cpus);
     prepared->max_chunk_frames = spec.max_chunk_frames;
@@ -206,7 +204,10 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   } catch (const std::bad_alloc&) {
     throw ConfigError("the state of " + std::to_string(spec.max_streams) + " streams of model '" + model.name +
                       "' (receptive field " + std::to_string(model.stack->receptive_field()) +
-                      " frames) does not fit in memory");
+                      " frames) does not fit in memory" +
+                      (spec.backend == Backend::kCuda && spec.fallback != Fallback::kNone
+                           ? "; fallback: none keeps nothing for the CPU"
+                           : ""));
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
   } catch (const kernels::BackendUnavailable& error) {
@@ -220,7 +221,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
     prepared->free_slots.push_back(static_cast<std::uint32_t>(slot));
   }
 
-  // Warm-up: one frame through the first slot brings code and weights near; open() then resets the slot.
+  // Warm-up: one frame through the first slot brings code and weights near.
   const std::int64_t inputs = model.stack->in_channels();
   const std::int64_t outputs = model.stack->out_channels();
   const std::vector<float> frame(static_cast<std::size_t>(inputs), 0.0f);
@@ -228,9 +229,12 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   kernels::SlotChunk chunk{0, kernels::interleaved(frame.data(), inputs, 1),
                            kernels::interleaved(result.data(), outputs, 1), 0};
   prepared->executor->process({&chunk, 1}, 0);
-  if (const char* failure = prepared->executor->failure()) {
-    throw DeviceError("the device failed on the first frame: " + std::string(failure));
+  const char* failure = prepared->executor->failure();
+  if (prepared->fallback != nullptr && prepared->fallback->failover() != nullptr) {
+    failure = prepared->fallback->failover()->reason.c_str();
   }
+  if (failure != nullptr) throw DeviceError("the device failed on the first frame: " + std::string(failure));
+  prepared->executor->reset(0, Fill{});
   impl_ = std::move(prepared);
 }
 
@@ -311,6 +315,7 @@ Status Engine::process(std::span<StreamChunk> chunks) noexcept HALOTAP_NONBLOCKI
   }
 
   impl.compute_batch();
+  impl.count_failover();
   if (impl.executor->failure() != nullptr) {
     for (const std::size_t entry : impl.batch_entries) chunks[entry].status = Status::kDeviceFailed;
     impl.counters.calls_refused += impl.batch_entries.size();
@@ -350,6 +355,7 @@ Status Engine::flush(StreamId stream, FrameView output, std::int64_t& frames_emi
   }
   if (status == Status::kOk) {
     frames_emitted = impl.executor->flush(stream.slot, output);
+    impl.count_failover();
     if (impl.executor->failure() != nullptr) status = Status::kDeviceFailed;
   }
   if (status != Status::kOk) {
@@ -369,7 +375,11 @@ std::int64_t Engine::receptive_field() const noexcept { return impl_->stack ? im
 std::int64_t Engine::in_channels() const noexcept { return impl_->stack ? impl_->stack->in_channels() : 0; }
 std::int64_t Engine::out_channels() const noexcept { return impl_->stack ? impl_->stack->out_channels() : 0; }
 std::size_t Engine::state_bytes() const noexcept { return impl_->executor ? impl_->executor->state_bytes() : 0; }
-Backend Engine::backend() const noexcept { return impl_->backend; }
+Backend Engine::backend() const noexcept { return failover() != nullptr ? Backend::kCpu : impl_->backend; }
+const BackendChoice& Engine::choice() const noexcept { return impl_->choice; }
+const Failover* Engine::failover() const noexcept {
+  return impl_->fallback != nullptr ? impl_->fallback->failover() : nullptr;
+}
 std::string Engine::device() const { return impl_->executor ? impl_->executor->description() : std::string(); }
 std::string Engine::failure() const {
   const char* why = impl_->executor ? impl_->executor->failure() : nullptr;

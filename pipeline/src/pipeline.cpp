@@ -88,7 +88,9 @@ struct Pipeline::Impl {
                            .precision = spec.precision,
                            .max_streams = streams,
                            .max_chunk_frames = spec.chunks.max_frames,
-                           .worker_threads = spec.worker_threads});
+                           .worker_threads = spec.worker_threads,
+                           .fallback = spec.fallback,
+                           .auto_chunk_frames = spec.auto_chunk_frames});
     ids.resize(static_cast<std::size_t>(streams));
     for (StreamId& id : ids) open(id);
     chunks.resize(ids.size());

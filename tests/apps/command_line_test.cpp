@@ -73,6 +73,8 @@ TEST(CommandLine, BadUsageIsOneLineAndExitCodeTwo) {
       {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--speed", "nan"}, "--speed"},
       {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--backend", "tpu"}, "tpu"},
       {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--precision", "fp8"}, "fp8"},
+      {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--fallback", "cuda"}, "cpu or none"},
+      {{"verify", "--model", model, "--input", input, "--expect", input, "--fallback", "cpu"}, "--fallback"},
       {{"replay", "--model", model, "--input", input, "--output", "o.npy", "--offline", "--chunk", "8"}, "--offline"},
       {{"verify", "--model", model, "--input", input, "--expect", input, "--rel-l2", "-1"}, "--rel-l2"},
       {{"verify", "--model", model, "--input", input, "--expect", input, "--abs", "nan"}, "--abs"},

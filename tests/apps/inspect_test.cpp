@@ -18,12 +18,16 @@ TEST(Inspect, TellsReceptiveFieldAndLookaheadOfEveryGoldenCase) {
 }
 
 TEST(Inspect, CountsWhatEveryLayerCosts) {
-  const auto shown = run_halotap({"inspect", golden("stack_mixed", "model.yaml"), "--json"}).json();
+  const auto shown = run_halotap({"inspect", golden("stack_mixed", "model.yaml"), "--chunk", "1", "--json"}).json();
   EXPECT_EQ(shown["in_channels"], 12);
   EXPECT_EQ(shown["out_channels"], 5);
   EXPECT_EQ(shown["frame_rate_hz"], 200);
   EXPECT_EQ(shown["receptive_field_ms"], shown["receptive_field_frames"].get<double>() * 5);
   EXPECT_GT(shown["state_bytes_per_stream"], 0);
+  EXPECT_EQ(shown["device"].get<std::string>().substr(0, 5), "cpu (");
+  EXPECT_EQ(shown["backend"]["auto"], "cpu");
+  EXPECT_EQ(shown["backend"]["reason"], "fewer than 100000 multiply-accumulates a call are no work for a card");
+  EXPECT_TRUE(shown["backend"]["cpu_p999_us"].is_null());
   ASSERT_EQ(shown["layers"].size(), 4u);
   EXPECT_EQ(shown["layers"][0]["padding"], "same");
   EXPECT_EQ(shown["layers"][0]["macs_per_frame"], 12 * 5 + 12 * 32);

@@ -302,12 +302,14 @@ TEST_F(Run, TellsOfItselfEverySecondInJson) {
   EXPECT_GT(status["latency"]["whole"]["chunks"], 5);
   EXPECT_EQ(status["latency"]["whole"]["misses"], 0);
   EXPECT_FALSE(status["missing"]);
+  EXPECT_EQ(status["failovers"], 0);
   const nlohmann::json& summary = lines.back();
   EXPECT_EQ(summary["line"], "summary");
   EXPECT_EQ(summary["frames"], 240);
   EXPECT_EQ(summary["latency"]["whole"]["chunks"], 15);  // of 16 frames
   EXPECT_EQ(summary["budget_ms"], 10000);
   EXPECT_EQ(summary["on_miss"], "count");
+  EXPECT_TRUE(summary["failover"].is_null());
 }
 
 TEST_F(Run, LeavesStandardOutputToASinkThatHasIt) {

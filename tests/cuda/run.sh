@@ -10,6 +10,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 build=${1:-build-cuda}
+XDG_CACHE_HOME=$(realpath -m "$build")/cache
+export XDG_CACHE_HOME
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 passed=0
@@ -46,7 +48,8 @@ run_tests() {
 # One run of a tool over the tests that a filter names is one check.
 sanitize() {
   local tool=$1 program=$2 filter=$3 status=0 start=$SECONDS
-  timeout 600 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
+  # Blocking launches: what a tool adds to them would look like a card that does not answer.
+  CUDA_LAUNCH_BLOCKING=1 timeout 600 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
     "$build/bin/$program" --gtest_brief=1 --gtest_filter="$filter" >"$log" 2>&1 || status=$?
   if [ "$status" = 0 ] && grep -q '^\[  PASSED  \] [1-9]' "$log"; then
     passed=$((passed + 1))
@@ -79,6 +82,36 @@ verify_cases() {
   say "halotap verify --backend cuda: $((passed - before)) golden cases and cuts, $((SECONDS - start)) s"
 }
 
+# A card that fails and one that hangs, through the command line: the CPU goes on, or nothing does.
+rehearse_failures() {
+  local case=tests/data/golden/stack_same out status
+  out=$(mktemp -d)
+  for failure in error:2 hang:2; do
+    if HALOTAP_INJECT_DEVICE_FAILURE=$failure "$build/bin/halotap" replay --model "$case/model.yaml" \
+      --input "$case/x.npy" --output "$out/y.npy" --backend cuda --chunk 16 --json >"$log" 2>&1 &&
+      grep -q '"failover":{"device":"cuda' "$log" &&
+      "$build/bin/halotap" verify --model "$case/model.yaml" --input "$case/x.npy" --expect "$out/y.npy" \
+        --backend cpu >>"$log" 2>&1; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      say "replay with $failure: failed"
+      cat "$log"
+    fi
+    status=0
+    HALOTAP_INJECT_DEVICE_FAILURE=$failure "$build/bin/halotap" replay --model "$case/model.yaml" \
+      --input "$case/x.npy" --output "$out/n.npy" --backend cuda --chunk 16 --fallback none >"$log" 2>&1 || status=$?
+    if [ "$status" = 3 ] && [ ! -e "$out/n.npy" ]; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      say "replay with $failure and no fallback: exit code $status, expected 3"
+      cat "$log"
+    fi
+  done
+  rm -r "$out"
+}
+
 say "configuring and building in $build"
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DHALOTAP_CUDA=ON -DHALOTAP_TESTS=ON >"$log" 2>&1 ||
   { cat "$log"; exit 1; }
@@ -90,7 +123,10 @@ if grep -q '^halotap .*with: [^;]*command line' "$log"; then command_line=halota
 cmake --build "$build" --parallel "${JOBS:-$(nproc)}" --target "${programs[@]}" $command_line >"$log" 2>&1 || { cat "$log"; exit 1; }
 
 for program in "${programs[@]}"; do run_tests "$program"; done
-if [ -n "$command_line" ]; then verify_cases; fi
+if [ -n "$command_line" ]; then
+  verify_cases
+  rehearse_failures
+fi
 
 # The sanitizers slow every launch down, the more the longer it is: tests of few and short ones.
 blocks='*CudaBlock.ReadsAndWritesOnlyTheFramesThatAreReal*:*CudaBlock.GivesTheSameBitsInABatchOfAnyAlignment*'

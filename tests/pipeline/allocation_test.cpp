@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "failover_executor.hpp"
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/pipeline.hpp"
 #include "pipeline/allocation_counter.hpp"
@@ -77,6 +78,48 @@ TEST(Engine, AllocatesNothingAfterPrepare) {
   for (const Backend backend : backends()) {
     for (std::uint64_t seed = 0; seed < 10; ++seed) expect_no_allocation_after_prepare(backend, seed);
   }
+}
+
+// Gives nothing, and fails when a test says so.
+class FailingDevice final : public kernels::Executor {
+ public:
+  void reset(std::int64_t, const Fill&) noexcept HALOTAP_NONBLOCKING override {}
+  void process(std::span<kernels::SlotChunk>, std::int64_t) noexcept HALOTAP_NONBLOCKING override {}
+  std::int64_t flush(std::int64_t, FrameView) noexcept HALOTAP_NONBLOCKING override { return 0; }
+  std::size_t state_bytes() const noexcept override { return 0; }
+  std::string description() const override { return "failing"; }
+  const char* failure() const noexcept override {
+    return fails ? "a reason that is longer than what a string holds without allocating" : nullptr;
+  }
+
+  bool fails = false;
+};
+
+TEST(FailoverExecutor, AllocatesNothingWhenTheDeviceFails) {
+  if (backends().empty() || backends().front() != Backend::kCpu) GTEST_SKIP() << "no CPU backend in this build";
+  const Model model = test::lookahead_model(1);
+  auto made = std::make_unique<FailingDevice>();
+  FailingDevice& device = *made;
+  const kernels::ExecutorSpec spec{2, 40};
+  FailoverExecutor executor(*model.stack, spec, 12, std::move(made), kernels::make_cpu_executor(model.stack, spec),
+                            monotonic_clock());
+  std::vector<float> input(3 * 40, 0.5F);
+  std::vector<float> output(2 * 40);
+  kernels::SlotChunk chunks[2];
+  for (std::int64_t slot = 0; slot < 2; ++slot) {
+    chunks[slot] = {slot, kernels::planar<const float>(input.data(), 3, 40), kernels::planar(output.data(), 2, 40)};
+  }
+  const std::uint64_t before = allocator_calls();
+  executor.process(chunks, 0);
+  device.fails = true;
+  executor.process(chunks, 0);
+  const bool has_failed_over = executor.failover() != nullptr;
+  executor.reset(0, {});
+  executor.flush(1, chunks[1].output);
+  EXPECT_EQ(allocator_calls() - before, 0U);
+  EXPECT_TRUE(has_failed_over);
+  EXPECT_EQ(executor.failover()->streams, 2);
+  EXPECT_EQ(chunks[0].frames_emitted, 40);
 }
 
 TEST(Pipeline, AllocatesNothingOnceMade) {

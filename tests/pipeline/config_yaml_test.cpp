@@ -12,7 +12,7 @@ using test::ScratchFolder;
 constexpr const char* kWhole =
     "format: halotap-pipeline/1\n"
     "source: {uri: \"wav://in.wav?resample=true\"}\n"
-    "model: {file: ../models/m.yaml, backend: cpu, precision: bf16}\n"
+    "model: {file: ../models/m.yaml, backend: cpu, precision: bf16, fallback: none}\n"
     "chunk_frames: 16\n"
     "ring: {capacity_ms: 20.5, on_full: drop_newest}\n"
     "latency: {budget_ms: 20, on_miss: hold_last, miss_after: 2, recover_after: 5,\n"
@@ -47,6 +47,7 @@ TEST(PipelineConfig, ReadsEveryKey) {
   EXPECT_EQ(config.model_file, folder.path() / "../models/m.yaml");
   EXPECT_EQ(config.backend, Backend::kCpu);
   EXPECT_EQ(config.precision, Precision::kBf16);
+  EXPECT_EQ(config.fallback, Fallback::kNone);
   EXPECT_EQ(config.chunk_frames, 16);
   EXPECT_EQ(config.ring_capacity_ms, 20.5);
   EXPECT_EQ(config.on_full, OnFull::kDropNewest);
@@ -72,6 +73,7 @@ TEST(PipelineConfig, HasDefaults) {
   const ScratchFolder folder;
   const PipelineConfig config = load_pipeline_config(folder.write("p.yaml", kShort));
   EXPECT_EQ(config.backend, Backend::kAuto);
+  EXPECT_EQ(config.fallback, Fallback::kCpu);
   EXPECT_EQ(config.precision, Precision::kFp32);
   EXPECT_EQ(config.chunk_frames, 64);
   EXPECT_EQ(config.ring_capacity_ms, 500);
@@ -118,8 +120,8 @@ TEST(PipelineConfig, AppliesOverrides) {
 
 TEST(PipelineConfig, RefusesOverridesOfKeysThatTheFormatLacks) {
   EXPECT_EQ(refused(kShort, {"model.backnd=cpu"}),
-            "p.yaml: override 'model.backnd=cpu': key 'model.backnd': expected one of file, backend, precision, got an "
-            "unknown key");
+            "p.yaml: override 'model.backnd=cpu': key 'model.backnd': expected one of file, backend, precision, "
+            "fallback, got an unknown key");
   EXPECT_EQ(refused(kShort, {"sinks.1.uri=x.npy"}),
             "p.yaml: override 'sinks.1.uri=x.npy': key 'sinks.1': expected the index of one of 1 entries, got '1'");
 }
@@ -195,6 +197,8 @@ TEST(PipelineConfig, RefusesValuesOutOfRange) {
             "p.yaml:5:21: key 'ring.capacity_ms': expected a number above 0 and at most 3.6e+06, got '-1'");
   EXPECT_EQ(refused(replaced(kWhole, "backend: cpu", "backend: tpu")),
             "p.yaml:3:42: key 'model.backend': expected one of auto, cpu or cuda, got 'tpu'");
+  EXPECT_EQ(refused(replaced(kWhole, "fallback: none", "fallback: cuda")),
+            "p.yaml:3:74: key 'model.fallback': expected cpu or none, got 'cuda'");
   EXPECT_EQ(refused(replaced(kWhole, "precision: bf16", "precision: fp64")),
             "p.yaml:3:58: key 'model.precision': expected one of fp32, tf32, bf16 or fp16, got 'fp64'");
   EXPECT_EQ(refused(replaced(kWhole, "drop_newest", "drop_oldest")),

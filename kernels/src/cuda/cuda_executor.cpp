@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/answer.hpp"
 #include "cuda/block.hpp"
 #include "cuda/device.hpp"
+#include "cuda/injected_failure.hpp"
 #include "cuda/pass.hpp"
 #include "cuda/pass_executor.hpp"
 #include "cuda/pass_kernels.hpp"
@@ -24,10 +26,11 @@ namespace {
 // host's memory and the last writes the staged output there.
 class CudaPassDevice final : public PassDevice {
  public:
-  CudaPassDevice(const Stack& stack, const PassShape& shape, Precision precision)
-      : name_(require_device()), stream_(make_stream()) {
+  CudaPassDevice(const Stack& stack, const PassShape& shape, const ExecutorSpec& spec)
+      : name_(require_device()), shape_(shape), now_ns_(spec.now_ns), stream_(make_stream()) {
     require(cudaGetDevice(&device_), "cudaGetDevice");
-    for (const Layer& layer : stack.layers()) blocks_.emplace_back(layer, BlockOptions{.math = math_of(precision)});
+    for (const Layer& layer : stack.layers())
+      blocks_.emplace_back(layer, BlockOptions{.math = math_of(spec.precision)});
 
     const std::vector<PassLayer>& layers = shape.layers;
     d_layers_ = allocate_on_device<PassLayer>(std::ssize(layers));
@@ -83,14 +86,23 @@ class CudaPassDevice final : public PassDevice {
     if (failure_ != nullptr) return false;
     const CurrentDevice current(device_);
     std::copy(entries.begin(), entries.end(), entries_.get());
-    cudaError_t result = launch(entries);
-    const cudaError_t ended = cudaStreamSynchronize(stream_.get());
-    if (result == cudaSuccess) result = ended;
-    if (result != cudaSuccess) failure_ = cudaGetErrorString(result);
+    const cudaError_t launched = launch(entries);
+    const std::int64_t limit_ns = answer_limit_ns(shape_, entries);
+    cudaError_t ended = cudaSuccess;
+    is_silent_ = !answers(now_ns_, limit_ns, [&] {
+      ended = cudaStreamQuery(stream_.get());
+      return ended != cudaErrorNotReady;
+    });
+    if (is_silent_) {
+      failure_ = silence_.text(limit_ns);
+    } else if (const cudaError_t result = launched != cudaSuccess ? launched : ended; result != cudaSuccess) {
+      failure_ = cudaGetErrorString(result);
+    }
     return failure_ == nullptr;
   }
 
   const char* failure() const noexcept override { return failure_; }
+  bool is_silent() const noexcept override { return is_silent_; }
   std::string description() const override { return "cuda (" + name_ + ")"; }
 
  private:
@@ -150,6 +162,8 @@ class CudaPassDevice final : public PassDevice {
   }
 
   const std::string name_;
+  const PassShape shape_;
+  const NowNs now_ns_;
   int device_ = 0;
   OwnedStream stream_;
   std::vector<PackedBlock> blocks_;
@@ -165,6 +179,8 @@ class CudaPassDevice final : public PassDevice {
   std::int64_t input_floats_ = 0;   // an item
   std::int64_t output_floats_ = 0;  // an item
   std::int64_t in_channels_ = 0;
+  bool is_silent_ = false;
+  NoAnswer silence_;
   const char* failure_ = nullptr;
 };
 
@@ -174,7 +190,8 @@ class CudaPassDevice final : public PassDevice {
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec) {
   const FloatMode mode;  // weights are rounded below
   const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
-  return cuda::make_pass_executor(shape, std::make_unique<cuda::CudaPassDevice>(*stack, shape, spec.precision));
+  std::unique_ptr<cuda::PassDevice> device = std::make_unique<cuda::CudaPassDevice>(*stack, shape, spec);
+  return cuda::make_pass_executor(shape, cuda::with_injected_failure(std::move(device), shape, spec.now_ns));
 }
 
 }  // namespace halotap::kernels

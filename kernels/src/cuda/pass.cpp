@@ -5,8 +5,6 @@
 #include <new>
 #include <stdexcept>
 
-#include "halotap/kernels/executor.hpp"
-
 namespace halotap::kernels::cuda {
 namespace {
 
@@ -39,6 +37,7 @@ PassShape make_pass_shape(const Stack& stack, const ExecutorSpec& spec) {
   }
   PassShape shape;
   shape.max_slots = spec.max_streams;
+  shape.macs_per_frame = stack.macs_per_frame();
   std::int64_t lead_floats = 0;  // an item's windows before their new frames
   std::int64_t frame_floats = 0;
   std::int64_t lag = 0;
@@ -75,6 +74,18 @@ PassShape make_pass_shape(const Stack& stack, const ExecutorSpec& spec) {
   shape.out_stride = step_stride;
   if (shape.state_floats > std::numeric_limits<std::int64_t>::max() / 8 / shape.max_slots) throw std::bad_alloc();
   return shape;
+}
+
+std::int64_t answer_limit_ns(const PassShape& shape, std::span<const PassEntry> entries) noexcept {
+  constexpr std::int64_t kAnswerNs = 100'000'000;
+  constexpr std::int64_t kMacsPerNs = 100;
+  constexpr std::int64_t kNsPerFloat = 4;
+  std::int64_t frames = 0;
+  for (const PassEntry& entry : entries) frames += entry.frames;
+  std::int64_t frame_floats = 0;
+  for (const PassLayer& layer : shape.layers) frame_floats += layer.channels;
+  const std::int64_t floats = frames * frame_floats + std::ssize(entries) * shape.state_floats;
+  return kAnswerNs + frames * shape.macs_per_frame / kMacsPerNs + floats * kNsPerFloat;
 }
 
 }  // namespace halotap::kernels::cuda

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "halotap/kernels/executor.hpp"
 #include "halotap/kernels/stack.hpp"
 
 #if defined(__CUDACC__)
@@ -15,10 +16,6 @@
 #else
 #define HALOTAP_HOST_DEVICE
 #endif
-
-namespace halotap::kernels {
-struct ExecutorSpec;
-}
 
 namespace halotap::kernels::cuda {
 
@@ -53,6 +50,7 @@ struct PassShape {
   std::int64_t state_floats = 0;   // a slot
   std::int64_t in_stride = 0;      // floats from a channel to the next of an item's staged input: step_frames aligned
   std::int64_t out_stride = 0;     // likewise of its output
+  std::int64_t macs_per_frame = 0;
 };
 
 // Chooses steps and items for `spec`: as many items as there are streams, and steps as long as a chunk, while all
@@ -88,6 +86,10 @@ HALOTAP_HOST_DEVICE inline RealFrames real_frames(const PassEntry& entry, std::i
   return {entry.held ? 0 : frame_of(0), frame_of(entry.end)};
 }
 
+// How long a device that runs these entries is waited for: 100 ms, and what their work takes at 10^11
+// multiply-accumulates and 10^9 bytes a second, a fraction of what any card does. [any thread]
+std::int64_t answer_limit_ns(const PassShape& shape, std::span<const PassEntry> entries) noexcept;
+
 // Runs passes. The caller stages an item's input, runs, and takes its output; one thread at a time.
 class PassDevice {
  public:
@@ -107,6 +109,9 @@ class PassDevice {
 
   // As Executor's.
   virtual const char* failure() const noexcept = 0;
+  // Whether it has not answered within its limit. Such a device is never destroyed: to free its memory is to wait for
+  // it. [worker]
+  virtual bool is_silent() const noexcept { return false; }
   virtual std::string description() const = 0;
 };
 

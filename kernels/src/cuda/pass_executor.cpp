@@ -48,6 +48,13 @@ class PassExecutor final : public Executor {
     chunk_of_item_.reserve(static_cast<std::size_t>(shape.max_items));
   }
 
+  ~PassExecutor() override {
+    if (!device_->is_silent()) return;
+    // Reachable to the end, so that it does not look like memory that was lost.
+    static std::vector<PassDevice*>& silent = *new std::vector<PassDevice*>();
+    silent.push_back(device_.release());
+  }
+
   void reset(std::int64_t slot, const Fill& fill) noexcept HALOTAP_NONBLOCKING override {
     Stream& stream = this->stream(slot);
     stream = Stream{};
@@ -186,7 +193,7 @@ class PassExecutor final : public Executor {
   const PassShape shape_;
   const std::int64_t in_channels_;
   const std::int64_t lookahead_;
-  const std::unique_ptr<PassDevice> device_;
+  std::unique_ptr<PassDevice> device_;
   std::vector<Stream> streams_;
   std::vector<float> frames_to_hold_;  // [max_slots, in_channels], of streams reset with kFrame
   std::vector<std::int64_t> taken_;    // frames of each chunk of the call that passes have taken; room for all

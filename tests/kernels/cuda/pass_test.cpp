@@ -115,5 +115,17 @@ TEST(RealFrames, AreThoseInsideTheRecording) {
   EXPECT_EQ(real_frames(entry, 100).begin, 0);
 }
 
+TEST(PassShape, IsWaitedForInProportionToTheWork) {
+  const Stack stack = same_stack(128, 8);
+  const PassShape shape = make_pass_shape(stack, {4, 4096});
+  const auto limit_ms = [&](std::int64_t frames, std::size_t entries) {
+    return answer_limit_ns(shape, std::vector<PassEntry>(entries, {.frames = frames})) / 1000000;
+  };
+  EXPECT_EQ(limit_ms(1, 1), 100);
+  EXPECT_EQ(limit_ms(256, 1), 101);
+  // 4 x 4096 frames of 8 x (128 x 128 + 128 x 5) multiply-accumulates and 9 x 128 floats.
+  EXPECT_EQ(limit_ms(4096, 4), 100 + 22 + 75);
+}
+
 }  // namespace
 }  // namespace halotap::kernels::cuda

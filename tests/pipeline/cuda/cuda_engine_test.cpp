@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "apps/array_file.hpp"
+#include "compare.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "pipeline/test_model.hpp"
 
@@ -24,7 +26,7 @@ using test::Random;
 std::string missing() {
   try {
     Engine engine;
-    engine.prepare(test::lookahead_model(1), {.backend = Backend::kCuda});
+    engine.prepare(test::lookahead_model(1), {.backend = Backend::kCuda, .fallback = Fallback::kNone});
     return "";
   } catch (const DeviceError& why) {
     return why.what();
@@ -59,7 +61,8 @@ std::vector<float> run(const Model& model, const std::vector<float>& input, std:
   engine.prepare(model, {.backend = Backend::kCuda,
                          .precision = precision,
                          .max_streams = streams,
-                         .max_chunk_frames = *std::max_element(lengths.begin(), lengths.end())});
+                         .max_chunk_frames = *std::max_element(lengths.begin(), lengths.end()),
+                         .fallback = Fallback::kNone});
   const std::int64_t inputs = engine.in_channels();
   const std::int64_t outputs = engine.out_channels();
   std::vector<float> result(static_cast<std::size_t>(streams * outputs * frames), -7.0f);
@@ -191,6 +194,71 @@ TEST_F(CudaEngine, IsNotWhatAutoTakesForOneStreamWhereThereIsTheCpu) {
   }
   engine.prepare(model, {});
   EXPECT_TRUE(engine.device().starts_with(has_cpu ? "cpu (" : "cuda (")) << engine.device();
+}
+
+TEST_F(CudaEngine, IsTimedBesideTheCpuForAuto) {
+  const Model model = test::lookahead_model(1);
+  Engine cpu;
+  try {
+    cpu.prepare(model, {.backend = Backend::kCpu});
+  } catch (const DeviceError& why) {
+    GTEST_SKIP() << why.what();
+  }
+  Engine engine;
+  engine.prepare(model, {.max_streams = 64, .max_chunk_frames = 64});
+  const BackendChoice& choice = engine.choice();
+  ASSERT_TRUE(choice.figures) << choice.reason;
+  EXPECT_GT(choice.figures->cpu_p999.count(), 0);
+  EXPECT_GT(choice.figures->cuda_p999.count(), 0);
+  EXPECT_EQ(engine.backend(), choice.figures->cuda_p999 < choice.figures->cpu_p999 ? Backend::kCuda : Backend::kCpu);
+  Engine again;
+  again.prepare(model, {.max_streams = 64, .max_chunk_frames = 64});
+  EXPECT_EQ(again.backend(), engine.backend());
+  EXPECT_TRUE(again.choice().figures.value().is_remembered);
+}
+
+// One stream of the lookahead model in chunks of 10 frames, and its end.
+std::vector<float> lookahead_run(Engine& engine, const EngineSpec& spec, const std::vector<float>& input) {
+  const auto frames = std::ssize(input) / 3;
+  engine.prepare(test::lookahead_model(1), spec);
+  std::vector<float> result(static_cast<std::size_t>(2 * frames));
+  const FrameView to = kernels::interleaved(result.data(), std::int64_t{2}, frames);
+  StreamChunk chunk;
+  EXPECT_EQ(engine.open(chunk.stream), Status::kOk);
+  std::int64_t given = 0;
+  for (std::int64_t taken = 0; taken < frames; taken += 10) {
+    chunk.input = kernels::interleaved(input.data(), std::int64_t{3}, frames).slice(taken, 10);
+    chunk.output = to.slice(given, frames - given);
+    EXPECT_EQ(engine.process({&chunk, 1}), Status::kOk);
+    given += chunk.frames_emitted;
+  }
+  std::int64_t flushed = 0;
+  EXPECT_EQ(engine.flush(chunk.stream, to.slice(given, frames - given), flushed), Status::kOk);
+  EXPECT_EQ(given + flushed, frames);
+  return result;
+}
+
+TEST_F(CudaEngine, IsFollowedByTheCpuWhenTheCardFailsOrHangs) {
+  Random random(3);
+  const std::vector<float> input = test::draw_signal(random, 3 * 200);
+  Engine cpu;
+  std::vector<float> expected;
+  try {
+    expected = lookahead_run(cpu, {.backend = Backend::kCpu}, input);
+  } catch (const DeviceError& why) {
+    GTEST_SKIP() << why.what();
+  }
+  for (const char* failure : {"error:7", "hang:12"}) {
+    setenv("HALOTAP_INJECT_DEVICE_FAILURE", failure, 1);
+    Engine engine;
+    const std::vector<float> result = lookahead_run(engine, {.backend = Backend::kCuda}, input);
+    unsetenv("HALOTAP_INJECT_DEVICE_FAILURE");
+    ASSERT_NE(engine.failover(), nullptr) << failure;
+    EXPECT_EQ(engine.failover()->streams, 1);
+    EXPECT_EQ(engine.device(), cpu.device());
+    EXPECT_LT(test::relative_l2(result, std::vector<double>(expected.begin(), expected.end())), 1e-6) << failure;
+    EXPECT_EQ(std::memcmp(&result[300], &expected[300], 100 * sizeof(float)), 0) << "the CPU's own bits";
+  }
 }
 
 TEST_F(CudaEngine, RefusesWorkerThreads) {

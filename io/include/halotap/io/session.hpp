@@ -23,6 +23,13 @@
 
 namespace halotap::io {
 
+// How the CPU went on where a card failed.
+struct SessionFailover {
+  pipeline::Failover how;
+  std::int64_t at_frame = 0;          // the first input frame of the chunk in which it was noticed
+  std::chrono::nanoseconds after{0};  // since the session's start
+};
+
 struct SessionReport {
   std::int64_t frames_in = 0;       // a stream
   std::int64_t frames_out = 0;      // a stream, behind the stages
@@ -37,6 +44,7 @@ struct SessionReport {
   pipeline::InvalidSamples invalid;  // of what was read, before any was replaced
   RecorderReport recording;
   RealtimeGrant realtime;
+  std::optional<SessionFailover> failover;
   std::chrono::nanoseconds elapsed{0};
   pipeline::LatencyHistogram step_time;  // compute time of each full chunk, all streams of it
   pipeline::LatencyLog latency;          // of every chunk, the last one of a recording too, until the sinks have it
@@ -60,7 +68,7 @@ struct SessionSpec {
   Recorder* recorder = nullptr;  // gets input and output too; begun when all is checked, finished with the sinks
   // Of the caller's thread, from the first frame to the last; then it is as it was.
   pipeline::RealtimeSpec realtime = {};
-  std::function<void(const std::string&)> on_note = {};  // one line about what the system refused
+  std::function<void(const std::string&)> on_note = {};  // one line: what the system refused, that a card failed
   // Gets the report of a session that a device's failure or OnMiss::kStop ends, before that is thrown.
   std::optional<SessionReport>* failed = nullptr;
 };
@@ -84,7 +92,7 @@ struct SessionSpec {
 //
 // Throws ConfigError when the source has other streams or channels than the pipeline, a speed is not positive, is given
 // for a source without a rate or where a device sets the pace, a budget where capture has no instants, or source and
-// sink are two devices, whose clocks drift apart; DeviceError when the device under the engine stops computing,
+// sink are two devices, whose clocks drift apart; DeviceError when a card stops computing and nothing goes on for it,
 // BudgetError at a kStop, and whatever sources, sinks and recorder throw. No sink is finished before all have taken
 // every frame, so nothing is then left under a sink's final name once the sinks are destroyed; only a sink that fails
 // to finish leaves those before it, which are whole. [control]

@@ -39,6 +39,7 @@ struct SessionTelemetry {
   std::int64_t frames_marked = 0;         // among frames_out, now or soon: a gap, or what fills it, reaches them
   pipeline::InvalidSamples invalid = {};  // of what was read, before any was replaced
   std::int64_t skips = 0;
+  std::int64_t failovers = 0;  // 1 once a card has failed and the CPU gone on
   std::array<pipeline::LatencyFigures, pipeline::kLatencyParts> latency = {};  // by LatencyPart
   std::int64_t latest_ns = 0;    // the whole way of the last chunk; 0: nobody knows
   std::int64_t is_missing = 0;   // the budget is missed for long enough that on_miss acts

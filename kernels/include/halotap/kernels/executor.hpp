@@ -28,11 +28,17 @@ enum class Precision { kFp32, kTf32, kBf16, kFp16 };
 std::string_view to_string(Precision precision);
 std::optional<Precision> parse_precision(std::string_view word);
 
+// Nanoseconds of a clock that only goes forward. Compute reads no clock of its own.
+using NowNs = std::int64_t (*)() noexcept;
+
 struct ExecutorSpec {
   std::int64_t max_streams = 1;        // slots, at least 1
   std::int64_t max_chunk_frames = 64;  // longest input of one process call, at least 1
   std::int64_t max_workers = 1;        // threads that may be inside process at once, at least 1
   Precision precision = Precision::kFp32;
+  // By which a device that does not answer is noticed, 100 ms and what its work may take behind each call; null: it is
+  // waited for, however long.
+  NowNs now_ns = nullptr;
 };
 
 // This build, this machine or its driver lacks what a backend needs. The message is one line that says what.
@@ -92,7 +98,8 @@ class Executor {
   virtual std::string description() const = 0;
 
   // Null while all is well; else why the device stopped, for ever: process and flush then give no frames, and nothing
-  // but destruction is of use. A backend without a device never fails. [worker]
+  // but destruction is of use, which waits for no device that did not answer. A backend without a device never fails.
+  // [worker]
   virtual const char* failure() const noexcept { return nullptr; }
 };
 
@@ -107,7 +114,8 @@ std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, 
 // for all streams of a call; process returns when the results are in the caller's memory. One worker. Throws
 // std::invalid_argument for a spec out of range or a layer that the kernels do not take, std::bad_alloc when the state
 // does not fit into the device's or the host's memory, and BackendUnavailable in a build without it and where there is
-// no driver, no device, or one that this build has no code for. [control]
+// no driver, no device, or one that this build has no code for. The environment variable HALOTAP_INJECT_DEVICE_FAILURE
+// (error:N, hang:N) makes its pass N fail, so that failure can be rehearsed. [control]
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
 }  // namespace halotap::kernels

@@ -1,6 +1,7 @@
 // The engine: many streams over one model on one backend.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "halotap/kernels/annotations.hpp"
 #include "halotap/kernels/executor.hpp"
 #include "halotap/kernels/tensor_view.hpp"
+#include "halotap/pipeline/clock.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/model.hpp"
 #include "halotap/pipeline/telemetry.hpp"
@@ -27,14 +29,23 @@ using kernels::parse_precision;
 using kernels::Precision;
 using kernels::to_string;
 
-// kAuto: CUDA where there is a card that can run the model and enough work for it: ten million multiply-accumulates a
-// frame of all streams, or a precision that only it has. Else the CPU, and when worker threads are asked for: only it
-// has them. Engine::device says what was taken.
+// kAuto: the one whose p99.9 is lower for a call with a chunk of every stream, timed at prepare in a quarter of a
+// second and remembered for the machine (docs/command-line.md). Nothing is timed where there is no card that can run
+// the model, for a precision that only it has, for worker threads, which only the CPU has, and for fewer than 100,000
+// multiply-accumulates a call, which are the CPU's. Engine::choice says which and why.
 enum class Backend { kAuto, kCpu, kCuda };
 
 // Names as files and the command line spell them ("auto"); nothing for another word. [any thread]
 std::string_view to_string(Backend backend);
 std::optional<Backend> parse_backend(std::string_view word);
+
+// What becomes of the streams when a card fails: the CPU goes on with them, where the build has it, or the engine stops
+// and says kDeviceFailed.
+enum class Fallback { kCpu, kNone };
+
+// Likewise ("cpu", "none"). [any thread]
+std::string_view to_string(Fallback fallback);
+std::optional<Fallback> parse_fallback(std::string_view word);
 
 struct EngineSpec {
   Backend backend = Backend::kAuto;
@@ -43,7 +54,42 @@ struct EngineSpec {
   std::int64_t max_chunk_frames = 64;  // frames, 1 to 2^40: longest input of one process entry
   std::int64_t worker_threads = 0;     // 0 to 256 threads that help process with many entries; 0: the caller's alone
   std::vector<int> worker_cpus = {};   // the processor each worker thread stays on; empty: wherever the system puts it
+  // Of the cuda backend. kCpu costs memory of the host: the CPU's state of every stream, and of its input the last
+  // receptive_field - 1 frames and a chunk's (of long chunks a piece: 2^24 samples of all streams, or 64 frames).
+  Fallback fallback = Fallback::kCpu;
+  // What kAuto times, at most 2^20; 0: max_chunk_frames. Engines that are to compute the same bits, whatever chunks
+  // they are given, have it in common.
+  std::int64_t auto_chunk_frames = 0;
 };
+
+// Times of one call, with a chunk of every stream, on either backend.
+struct BackendFigures {
+  std::chrono::nanoseconds cpu_p999{0};
+  std::chrono::nanoseconds cuda_p999{0};
+  std::int64_t calls = 0;      // of each, of which these are the p99.9
+  bool is_remembered = false;  // found by an earlier prepare, of this process or another
+};
+
+// Why an engine has its backend.
+struct BackendChoice {
+  std::string reason;                                    // in one line
+  std::optional<BackendFigures> figures = std::nullopt;  // where kAuto went by them
+};
+
+// How the CPU went on where a card failed.
+struct Failover {
+  std::string from;  // what failed, and what goes on, as Engine::device has them
+  std::string to;
+  std::string reason;                        // in one line
+  Precision precision = Precision::kFp32;    // until then; the CPU's is fp32
+  Instant at = {};                           // when it was noticed
+  std::int64_t streams = 0;                  // that had a past, and were given it on the CPU,
+  std::chrono::nanoseconds rebuild_time{0};  // which took this long
+};
+
+// "cuda (NVIDIA H200) failed: no answer within 100 ms; cpu (AVX3) goes on, with 3 streams rebuilt in 210 us". [any
+// thread]
+std::string describe(const Failover& failover);
 
 // Names one open stream. A closed stream's id is never valid again, whoever holds its slot.
 struct StreamId {
@@ -94,7 +140,9 @@ class Engine {
   // Advances any subset of the streams, each by its own number of frames. An entry that is refused says so in its
   // status and leaves its stream alone; the others run. Returns the first status that is not kOk. With worker threads
   // the entries are shared out among them and the caller, who may have to wake them (a system call) and waits for the
-  // last entry. Once a device has failed every call returns kDeviceFailed. [worker, prepared]
+  // last entry. When a card fails, its streams are rebuilt on the CPU within the call, which goes on as if nothing had
+  // been: nothing is lost or doubled, and later bits are those of a CPU's run from the beginning. Without a fallback
+  // every call from then on returns kDeviceFailed. [worker, prepared]
   Status process(std::span<StreamChunk> chunks) noexcept HALOTAP_NONBLOCKING;
   // Emits the stream's last min(received, lookahead_frames()) frames exactly as an offline run ends, and leaves the
   // stream as reset. [worker, prepared]
@@ -106,12 +154,16 @@ class Engine {
   std::int64_t receptive_field() const noexcept;
   std::int64_t in_channels() const noexcept;
   std::int64_t out_channels() const noexcept;
-  // Bytes of history one stream keeps. [any thread, prepared]
+  // Bytes of history one stream keeps: on the card too, and for a fallback. [any thread, prepared]
   std::size_t state_bytes() const noexcept;
-  // What was taken: kCpu or kCuda. [any thread, prepared]
+  // What computes: kCpu or kCuda. [any thread, prepared]
   Backend backend() const noexcept;
   // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200)". [any thread, prepared]
   std::string device() const;
+  // Why prepare took the backend that it took. [any thread, prepared]
+  const BackendChoice& choice() const noexcept;
+  // Null until a card has failed and the CPU gone on; then how, until the next prepare. [any thread, prepared]
+  const Failover* failover() const noexcept;
   // Why the device stopped computing, in one line, after a kDeviceFailed; empty before. [worker, prepared]
   std::string failure() const;
 

@@ -41,6 +41,8 @@ struct PipelineSpec {
   ChunkSchedule chunks = {};
   std::int64_t ring_capacity_frames = 1024;  // raised to the longest chunk when smaller
   std::int64_t worker_threads = 0;           // as in EngineSpec
+  Fallback fallback = Fallback::kCpu;        // likewise
+  std::int64_t auto_chunk_frames = 0;        // likewise
   std::vector<StageEntry> stages = {};       // what follows the engine, in order
   const Clock* clock = nullptr;              // what dates the steps, outliving the pipeline; null: the system's
 };

@@ -17,6 +17,7 @@ struct EngineCounters {
   std::uint64_t chunks = 0;            // entries processed
   std::uint64_t calls_refused = 0;     // entries and calls answered with a status other than kOk
   std::uint64_t streams_open = 0;
+  std::uint64_t failovers = 0;  // 1 once a card has failed and the CPU gone on (Engine::failover)
 };
 
 // What an asynchronous engine's worker has done since it was made. Every entry is answered once, in the order of its

@@ -1,0 +1,16 @@
+// The card of a test program that has none: its factory of CUDA executors makes passes on the host.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/host_pass_device.hpp"
+
+namespace halotap::test {
+
+// Of the executor made last.
+extern kernels::cuda::HostPassDevice* card;
+// The longest chunks of all executors made so far, in order.
+extern std::vector<std::int64_t> card_chunks;
+
+}  // namespace halotap::test
