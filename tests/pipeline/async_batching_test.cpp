@@ -88,9 +88,9 @@ Model one_channel() {
 
 AsyncSpec told(const Clock* clock) {
   return {.engine = {.backend = Backend::kCuda,
-                     .fallback = Fallback::kNone,
                      .max_streams = kStreams,
-                     .max_chunk_frames = 4},
+                     .max_chunk_frames = 4,
+                     .fallback = Fallback::kNone},
           .max_wait = milliseconds(100),
           .margin = microseconds(50),
           .own_thread = clock == nullptr,
