@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <new>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,14 +41,31 @@ bool is_work_for_a_card(const kernels::Stack& stack, const EngineSpec& spec) {
   return static_cast<double>(stack.macs_per_frame()) * static_cast<double>(spec.max_streams) >= kCardMacsPerFrame;
 }
 
+kernels::Pause pause_of(Wait wait) {
+  switch (wait) {
+    case Wait::kYield:
+      return []() noexcept { std::this_thread::yield(); };
+    case Wait::kBlock:
+      return []() noexcept { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
+    case Wait::kSpin:
+      break;
+  }
+  return nullptr;
+}
+
 struct Chosen {
   Backend backend;
   std::unique_ptr<kernels::Executor> executor;
 };
 
 Chosen make_executor(const std::shared_ptr<const kernels::Stack>& stack, const EngineSpec& spec) {
-  const kernels::ExecutorSpec executor_spec{spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1,
-                                            spec.precision};
+  const kernels::ExecutorSpec executor_spec{.max_streams = spec.max_streams,
+                                            .max_chunk_frames = spec.max_chunk_frames,
+                                            .max_workers = spec.worker_threads + 1,
+                                            .precision = spec.precision,
+                                            .pause = pause_of(spec.wait),
+                                            .cuda_invocation = spec.cuda_invocation,
+                                            .resident_clusters = spec.resident_clusters};
   if (spec.backend == Backend::kCuda) return {Backend::kCuda, kernels::make_cuda_executor(stack, executor_spec)};
   if (spec.backend == Backend::kAuto && spec.worker_threads == 0) {
     if (is_work_for_a_card(*stack, spec)) {

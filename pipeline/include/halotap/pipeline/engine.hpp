@@ -20,6 +20,7 @@
 namespace halotap::pipeline {
 
 using kernels::ConstFrameView;
+using kernels::CudaInvocation;
 using kernels::Fill;
 using kernels::FillKind;
 using kernels::FrameView;
@@ -36,6 +37,12 @@ enum class Backend { kAuto, kCpu, kCuda };
 std::string_view to_string(Backend backend);
 std::optional<Backend> parse_backend(std::string_view word);
 
+// How the thread that calls process waits for a card.
+//   kSpin   it looks all the time: the shortest wait, and a processor of its own
+//   kYield  it lets others run between two looks
+//   kBlock  it sleeps between two looks, some 50 us: for calls that take long
+enum class Wait { kSpin, kYield, kBlock };
+
 struct EngineSpec {
   Backend backend = Backend::kAuto;
   Precision precision = Precision::kFp32;
@@ -43,6 +50,9 @@ struct EngineSpec {
   std::int64_t max_chunk_frames = 64;  // frames, 1 to 2^40: longest input of one process entry
   std::int64_t worker_threads = 0;     // 0 to 256 threads that help process with many entries; 0: the caller's alone
   std::vector<int> worker_cpus = {};   // the processor each worker thread stays on; empty: wherever the system puts it
+  Wait wait = Wait::kSpin;             // CUDA's alone, as what follows
+  CudaInvocation cuda_invocation = CudaInvocation::kLaunch;
+  std::int64_t resident_clusters = 1;  // at least 1; kResident: what it keeps, each up to 8 processors of the card
 };
 
 // Names one open stream. A closed stream's id is never valid again, whoever holds its slot.
@@ -110,7 +120,7 @@ class Engine {
   std::size_t state_bytes() const noexcept;
   // What was taken: kCpu or kCuda. [any thread, prepared]
   Backend backend() const noexcept;
-  // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200)". [any thread, prepared]
+  // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200), one kernel a stack". [any thread, prepared]
   std::string device() const;
   // Why the device stopped computing, in one line, after a kDeviceFailed; empty before. [worker, prepared]
   std::string failure() const;
