@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "backend_contest.hpp"
@@ -15,13 +16,32 @@ namespace {
 
 std::int64_t now_ns() noexcept { return std::chrono::nanoseconds(monotonic_clock().now().time_since_epoch()).count(); }
 
+kernels::Pause pause_of(Wait wait) {
+  switch (wait) {
+    case Wait::kYield:
+      return []() noexcept { std::this_thread::yield(); };
+    case Wait::kBlock:
+      return []() noexcept { std::this_thread::sleep_for(std::chrono::microseconds(50)); };
+    case Wait::kSpin:
+      break;
+  }
+  return nullptr;
+}
+
 // What choose_executor does.
 class Maker {
  public:
   Maker(std::shared_ptr<const kernels::Stack> stack, const EngineSpec& spec)
       : stack_(std::move(stack)),
         spec_(spec),
-        executor_spec_{spec.max_streams, spec.max_chunk_frames, spec.worker_threads + 1, spec.precision, now_ns} {}
+        executor_spec_{.max_streams = spec.max_streams,
+                       .max_chunk_frames = spec.max_chunk_frames,
+                       .max_workers = spec.worker_threads + 1,
+                       .precision = spec.precision,
+                       .now_ns = now_ns,
+                       .pause = pause_of(spec.wait),
+                       .cuda_invocation = spec.cuda_invocation,
+                       .resident_clusters = spec.resident_clusters} {}
 
   ChosenExecutor make() const {
     if (spec_.backend == Backend::kCpu) return on_cpu(make_cpu(), "asked for");
@@ -116,7 +136,7 @@ class Maker {
       contest_spec.max_chunk_frames = contest.chunk_frames;
       return run(*kernels::make_cpu_executor(stack_, contest_spec), *kernels::make_cuda_executor(stack_, contest_spec));
     };
-    const std::string key = contest_key(*stack_, cpu->description(), cuda->description(), contest);
+    const std::string key = contest_key(*stack_, cpu->description(), cuda->description() + how_it_is_asked(), contest);
     BackendFigures figures;
     try {
       figures = find_figures(key, time);
@@ -131,6 +151,15 @@ class Maker {
     ChosenExecutor chosen = on_cpu(cpu ? std::move(cpu) : make_cpu(), describe(figures, contest));
     chosen.choice.figures = figures;
     return chosen;
+  }
+
+  // What changes a card's figures besides what its description tells.
+  std::string how_it_is_asked() const {
+    std::string how = spec_.wait == Wait::kSpin ? "" : spec_.wait == Wait::kYield ? ", yielding" : ", sleeping";
+    if (spec_.cuda_invocation == CudaInvocation::kResident) {
+      how += ", " + std::to_string(spec_.resident_clusters) + " clusters";
+    }
+    return how;
   }
 
   static std::string describe(const BackendFigures& figures, const Contest& contest) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "cuda/pass_executor.hpp"
 #include "cuda/pass_kernels.hpp"
 #include "cuda/precision.hpp"
+#include "cuda/stack_device.hpp"
+#include "cuda/stack_plan.hpp"
 #include "float_mode.hpp"
 #include "halotap/kernels/executor.hpp"
 
@@ -26,8 +29,14 @@ namespace {
 // host's memory and the last writes the staged output there.
 class CudaPassDevice final : public PassDevice {
  public:
-  CudaPassDevice(const Stack& stack, const PassShape& shape, const ExecutorSpec& spec)
-      : name_(require_device()), shape_(shape), now_ns_(spec.now_ns), stream_(make_stream()) {
+  // `why` not one kernel for the stack.
+  CudaPassDevice(const Stack& stack, const PassShape& shape, const ExecutorSpec& spec, std::string why)
+      : name_(require_device()),
+        why_(std::move(why)),
+        shape_(shape),
+        now_ns_(spec.now_ns),
+        pause_(spec.pause),
+        stream_(make_stream()) {
     require(cudaGetDevice(&device_), "cudaGetDevice");
     for (const Layer& layer : stack.layers())
       blocks_.emplace_back(layer, BlockOptions{.math = math_of(spec.precision)});
@@ -91,6 +100,7 @@ class CudaPassDevice final : public PassDevice {
     cudaError_t ended = cudaSuccess;
     is_silent_ = !answers(now_ns_, limit_ns, [&] {
       ended = cudaStreamQuery(stream_.get());
+      if (ended == cudaErrorNotReady && pause_ != nullptr) pause_();
       return ended != cudaErrorNotReady;
     });
     if (is_silent_) {
@@ -103,7 +113,9 @@ class CudaPassDevice final : public PassDevice {
 
   const char* failure() const noexcept override { return failure_; }
   bool is_silent() const noexcept override { return is_silent_; }
-  std::string description() const override { return "cuda (" + name_ + ")"; }
+  std::string description() const override {
+    return "cuda (" + name_ + "), one kernel a layer" + (why_.empty() ? "" : ": " + why_);
+  }
 
  private:
   // What never changes of an item; frames, and the ranges that follow from them, are written by the kernels.
@@ -162,8 +174,10 @@ class CudaPassDevice final : public PassDevice {
   }
 
   const std::string name_;
+  const std::string why_;
   const PassShape shape_;
   const NowNs now_ns_;
+  const Pause pause_;
   int device_ = 0;
   OwnedStream stream_;
   std::vector<PackedBlock> blocks_;
@@ -189,8 +203,27 @@ class CudaPassDevice final : public PassDevice {
 
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec) {
   const FloatMode mode;  // weights are rounded below
-  const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
-  std::unique_ptr<cuda::PassDevice> device = std::make_unique<cuda::CudaPassDevice>(*stack, shape, spec);
+  cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
+  if (spec.resident_clusters < 1) {
+    throw std::invalid_argument("resident_clusters: expected at least 1, got " +
+                                std::to_string(spec.resident_clusters));
+  }
+  cuda::require_device();
+  const bool by_layers = spec.cuda_invocation == CudaInvocation::kLayers;
+  cuda::StackPlan plan;
+  std::string why;
+  if (!by_layers) why = cuda::plan_stack(*stack, spec.precision, plan);
+  if (!by_layers && why.empty()) why = cuda::stack_refusal(plan);
+  std::unique_ptr<cuda::PassDevice> device;
+  if (!by_layers && why.empty()) {
+    shape = cuda::make_stack_shape(*stack, plan, spec);
+    device = cuda::make_stack_device(*stack, plan, shape, spec);
+  } else if (spec.cuda_invocation == CudaInvocation::kResident) {
+    throw std::invalid_argument("cuda_invocation resident: expected a stack that one kernel runs, got one where " +
+                                why);
+  } else {
+    device = std::make_unique<cuda::CudaPassDevice>(*stack, shape, spec, why);
+  }
   return cuda::make_pass_executor(shape, cuda::with_injected_failure(std::move(device), shape, spec.now_ns));
 }
 

@@ -133,6 +133,10 @@ class PassExecutor final : public Executor {
   // Staged samples are planar, and so are many callers': a channel is then one run of memory.
   static void copy(const ConstFrameView& from, const FrameView& to) {
     if (from.frame_stride == 1 && to.frame_stride == 1) {
+      if (from.channel_stride == from.frames && to.channel_stride == from.frames) {
+        std::copy_n(from.data, from.channels * from.frames, to.data);
+        return;
+      }
       for (std::int64_t c = 0; c < from.channels; ++c) std::copy_n(&from(c, 0), from.frames, &to(c, 0));
       return;
     }

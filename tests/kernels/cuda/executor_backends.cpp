@@ -2,17 +2,34 @@
 #include "executor_backends.hpp"
 
 #include "cuda/device.hpp"
+#include "cuda/stack_plan.hpp"
 
 namespace halotap::kernels {
 
 std::vector<ExecutorBackend> executor_backends() {
-  ExecutorBackend backend{"Cuda", make_cuda_executor};
+  std::optional<std::string> missing;
   try {
     cuda::require_device();
   } catch (const BackendUnavailable& why) {
-    backend.missing = why.what();
+    missing = why.what();
   }
-  return {backend};
+  const auto make_stack = [](const std::shared_ptr<const Stack>& stack, const ExecutorSpec& spec) {
+    ExecutorSpec launched = spec;
+    launched.cuda_invocation = CudaInvocation::kLaunch;
+    return make_cuda_executor(stack, launched);
+  };
+  // Stacks that take a kernel a layer are launched all the same.
+  const auto make_resident = [](const std::shared_ptr<const Stack>& stack, const ExecutorSpec& spec) {
+    ExecutorSpec resident = spec;
+    cuda::StackPlan plan;
+    if (cuda::compute_capability() >= 90 && cuda::plan_stack(*stack, spec.precision, plan).empty()) {
+      resident.cuda_invocation = CudaInvocation::kResident;
+    }
+    return make_cuda_executor(stack, resident);
+  };
+  return {{"Cuda", make_cuda_executor, missing},
+          {"CudaStack", make_stack, missing},
+          {"CudaResident", make_resident, missing}};
 }
 
 }  // namespace halotap::kernels

@@ -56,13 +56,14 @@ std::vector<std::string> case_names() {
 
 // A case's recordings [streams, channels, frames], all its streams in every call, in chunks of these lengths.
 std::vector<float> run(const Model& model, const std::vector<float>& input, std::int64_t streams, std::int64_t frames,
-                       const std::vector<std::int64_t>& lengths, Precision precision) {
+                       const std::vector<std::int64_t>& lengths, Precision precision, EngineSpec spec = {}) {
+  spec.backend = Backend::kCuda;
+  spec.precision = precision;
+  spec.max_streams = streams;
+  spec.max_chunk_frames = *std::max_element(lengths.begin(), lengths.end());
+  spec.fallback = Fallback::kNone;
   Engine engine;
-  engine.prepare(model, {.backend = Backend::kCuda,
-                         .precision = precision,
-                         .max_streams = streams,
-                         .max_chunk_frames = *std::max_element(lengths.begin(), lengths.end()),
-                         .fallback = Fallback::kNone});
+  engine.prepare(model, spec);
   const std::int64_t inputs = engine.in_channels();
   const std::int64_t outputs = engine.out_channels();
   std::vector<float> result(static_cast<std::size_t>(streams * outputs * frames), -7.0f);
@@ -170,6 +171,31 @@ TEST_P(CudaGolden, CaseIsNearInEveryPrecision) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, CudaGolden, testing::ValuesIn(case_names()),
                          [](const testing::TestParamInfo<std::string>& golden_case) { return golden_case.param; });
+
+TEST_F(CudaEngine, GivesTheSameBitsForEveryInvocationAndWait) {
+  const Model model = test::lookahead_model(3);
+  const std::int64_t frames = 100;
+  std::vector<float> input(static_cast<std::size_t>(2 * model.stack->in_channels() * frames));
+  for (std::size_t i = 0; i < input.size(); ++i) input[i] = std::sin(0.1f * static_cast<float>(i));
+  const auto run_so = [&](const EngineSpec& spec) {
+    return run(model, input, 2, frames, chunks_of(frames, 9), Precision::kFp32, spec);
+  };
+  EngineSpec launched;
+  launched.cuda_invocation = CudaInvocation::kLaunch;
+  const std::vector<float> expected = run_so(launched);
+  for (const Wait wait : {Wait::kSpin, Wait::kYield, Wait::kBlock}) {
+    EngineSpec spec = launched;
+    spec.wait = wait;
+    EXPECT_EQ(run_so(spec), expected);
+    Engine engine;
+    spec.backend = Backend::kCuda;
+    engine.prepare(model, spec);
+    // A card or a build without clusters of blocks launches a kernel a layer.
+    if (engine.device().find("one kernel a stack") == std::string::npos) continue;
+    spec.cuda_invocation = CudaInvocation::kResident;
+    EXPECT_EQ(run_so(spec), expected);
+  }
+}
 
 TEST_F(CudaEngine, IsWhatAutoTakesForManyStreamsOrAPrecisionThatTheCpuLacks) {
   const Model model = test::lookahead_model(1);

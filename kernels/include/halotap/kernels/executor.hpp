@@ -31,6 +31,20 @@ std::optional<Precision> parse_precision(std::string_view word);
 // Nanoseconds of a clock that only goes forward. Compute reads no clock of its own.
 using NowNs = std::int64_t (*)() noexcept;
 
+// What a thread does between two looks at a device that has not answered yet.
+using Pause = void (*)() noexcept;
+
+// What a call launches on a CUDA device. One kernel a layer and one a stack differ in bits, within what the precision
+// promises.
+//   kLayers    a kernel a layer: the most frames a second, of many streams and of long chunks
+//   kLaunch    a kernel for the whole stack: a short way for a chunk of few streams. Stacks that do not fit, and
+//   devices
+//              before Hopper, take a kernel a layer all the same; which is a matter of the stack, the precision, the
+//              device and the build alone, and description() tells why.
+//   kResident  that kernel stays on the device and is handed each call through memory: the shortest way, at the price
+//              of the processors that it keeps. Refused where kLaunch would take a kernel a layer.
+enum class CudaInvocation { kLayers, kLaunch, kResident };
+
 struct ExecutorSpec {
   std::int64_t max_streams = 1;        // slots, at least 1
   std::int64_t max_chunk_frames = 64;  // longest input of one process call, at least 1
@@ -39,6 +53,10 @@ struct ExecutorSpec {
   // By which a device that does not answer is noticed, 100 ms and what its work may take behind each call; null: it is
   // waited for, however long.
   NowNs now_ns = nullptr;
+  Pause pause = nullptr;  // null: it looks again at once
+  CudaInvocation cuda_invocation = CudaInvocation::kLayers;
+  // kResident: what the kernel keeps, in clusters of up to 8 processors, at least 1. A stream has one at a time.
+  std::int64_t resident_clusters = 1;
 };
 
 // This build, this machine or its driver lacks what a backend needs. The message is one line that says what.
@@ -94,7 +112,8 @@ class Executor {
   // Bytes of history one stream keeps. [any thread]
   virtual std::size_t state_bytes() const noexcept = 0;
 
-  // What runs underneath, for reports: "cpu (AVX3)", "cuda (NVIDIA H200)". [any thread]
+  // What runs underneath, for reports: "cpu (AVX3)", "cuda (NVIDIA H200), one kernel a layer", "cuda (NVIDIA H200), one
+  // kernel a stack", "cuda (NVIDIA H200), one kernel a layer: layer head has softmax". [any thread]
   virtual std::string description() const = 0;
 
   // Null while all is well; else why the device stopped, for ever: process and flush then give no frames, and nothing
@@ -111,10 +130,11 @@ class Executor {
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
 // The CUDA backend: weights, state and arithmetic on the current CUDA device of the calling thread, one kernel a layer
-// for all streams of a call; process returns when the results are in the caller's memory. One worker. Throws
-// std::invalid_argument for a spec out of range or a layer that the kernels do not take, std::bad_alloc when the state
-// does not fit into the device's or the host's memory, and BackendUnavailable in a build without it and where there is
-// no driver, no device, or one that this build has no code for. The environment variable HALOTAP_INJECT_DEVICE_FAILURE
+// or one for the stack for all streams of a call (CudaInvocation). process returns when the results are in the caller's
+// memory. One worker. Throws std::invalid_argument for a spec out of range or a layer that
+// the kernels do not take, std::bad_alloc when the state does not fit into the device's or the host's memory, and
+// BackendUnavailable in a build without it and where there is no driver, no device, or one that this build has no code
+// for. The environment variable HALOTAP_INJECT_DEVICE_FAILURE
 // (error:N, hang:N) makes its pass N fail, so that failure can be rehearsed. [control]
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 

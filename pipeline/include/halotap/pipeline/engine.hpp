@@ -22,6 +22,7 @@
 namespace halotap::pipeline {
 
 using kernels::ConstFrameView;
+using kernels::CudaInvocation;
 using kernels::Fill;
 using kernels::FillKind;
 using kernels::FrameView;
@@ -47,6 +48,12 @@ enum class Fallback { kCpu, kNone };
 std::string_view to_string(Fallback fallback);
 std::optional<Fallback> parse_fallback(std::string_view word);
 
+// How the thread that calls process waits for a card.
+//   kSpin   it looks all the time: the shortest wait, and a processor of its own
+//   kYield  it lets others run between two looks
+//   kBlock  it sleeps between two looks, some 50 us: for calls that take long
+enum class Wait { kSpin, kYield, kBlock };
+
 struct EngineSpec {
   Backend backend = Backend::kAuto;
   Precision precision = Precision::kFp32;
@@ -60,6 +67,9 @@ struct EngineSpec {
   // What kAuto times, at most 2^20; 0: max_chunk_frames. Engines that are to compute the same bits, whatever chunks
   // they are given, have it in common.
   std::int64_t auto_chunk_frames = 0;
+  Wait wait = Wait::kSpin;  // CUDA's alone, as what follows
+  CudaInvocation cuda_invocation = CudaInvocation::kLayers;
+  std::int64_t resident_clusters = 1;  // at least 1; kResident: what it keeps, each up to 8 processors of the card
 };
 
 // Times of one call, with a chunk of every stream, on either backend.
@@ -158,7 +168,7 @@ class Engine {
   std::size_t state_bytes() const noexcept;
   // What computes: kCpu or kCuda. [any thread, prepared]
   Backend backend() const noexcept;
-  // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200)". [any thread, prepared]
+  // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200), one kernel a layer". [any thread, prepared]
   std::string device() const;
   // Why prepare took the backend that it took. [any thread, prepared]
   const BackendChoice& choice() const noexcept;

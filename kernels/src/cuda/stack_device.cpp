@@ -1,0 +1,234 @@
+#include "cuda/stack_device.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/answer.hpp"
+#include "cuda/device.hpp"
+#include "cuda/stack_kernel.hpp"
+#include "cuda/stack_pack.hpp"
+
+namespace halotap::kernels::cuda {
+namespace {
+
+class StackPassDevice final : public PassDevice {
+ public:
+  StackPassDevice(const Stack& stack, const StackPlan& plan, const PassShape& shape, const ExecutorSpec& spec,
+                  const ResidentLife& life)
+      : name_(require_device()), shape_(shape), spec_(spec), stream_(make_stream()) {
+    require(cudaGetDevice(&device_), "cudaGetDevice");
+    require(prepare_stack(plan, most_clusters_), "cudaOccupancyMaxActiveClusters");
+    if (is_resident())
+      most_clusters_ = static_cast<int>(std::min<std::int64_t>(most_clusters_, spec.resident_clusters));
+    const std::vector<std::byte> images = pack_stack(stack, plan);
+    d_images_ = allocate_on_device<std::byte>(std::ssize(images));
+    require(cudaMemcpy(d_images_.get(), images.data(), images.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
+    d_state_ = allocate_on_device<float>(shape.max_slots * shape.state_floats);
+    d_done_ = allocate_on_device<std::uint32_t>(most_clusters_);
+    entries_ = allocate_pinned<StackEntry>(shape.max_items);
+    input_ = allocate_pinned<float>(shape.max_items * plan.in_channels * shape.in_stride);
+    frames_to_hold_ = allocate_pinned<float>(shape.max_items * plan.in_channels);
+    output_ = allocate_pinned<float>(shape.max_items * plan.out_channels * shape.out_stride);
+    done_ = allocate_pinned<std::uint32_t>(std::int64_t{most_clusters_} * StackTile::kMostBlocks);
+    mailbox_ = allocate_pinned<std::uint64_t>(1);
+    gone_ = allocate_pinned<std::uint32_t>(most_clusters_);
+
+    args_.plan = plan;
+    args_.d_image = d_images_.get();
+    args_.d_state = d_state_.get();
+    args_.entries = entries_.get();
+    args_.input = input_.get();
+    args_.frames_to_hold = frames_to_hold_.get();
+    args_.output = output_.get();
+    args_.done = done_.get();
+    args_.in_stride = static_cast<std::int32_t>(shape.in_stride);
+    args_.out_stride = static_cast<std::int32_t>(shape.out_stride);
+    args_.mailbox = mailbox_.get();
+    args_.gone = gone_.get();
+    args_.d_done = d_done_.get();
+    args_.idle_ns = life.idle_ns;
+    args_.life_ns = life.most_ns;
+
+    // Memory was set on the default stream, which ours does not wait for.
+    require(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
+    if (is_resident()) require(start_resident(), "cudaLaunchKernelExC");
+    // The first launch takes longer than others. Slot 0 counts as fresh until a stream has run.
+    const PassEntry warm_up{.frames = 1, .fresh = true, .held = true, .start_hold = true};
+    if (!run({&warm_up, 1})) throw BackendUnavailable("backend cuda: the first run failed: " + std::string(failure_));
+  }
+
+  ~StackPassDevice() override {
+    const CurrentDevice current(device_);
+    // An epoch that no kernel has ends the one that runs.
+    if (is_resident()) post(StackCommand::pack(sequence_, next_epoch(), false, 0, 0));
+    cudaStreamSynchronize(stream_.get());
+  }
+
+  float* input(std::int64_t item) noexcept override {
+    return input_.get() + item * args_.plan.in_channels * shape_.in_stride;
+  }
+  float* frame_to_hold(std::int64_t item) noexcept override {
+    return frames_to_hold_.get() + item * args_.plan.in_channels;
+  }
+  const float* output(std::int64_t item) const noexcept override {
+    return output_.get() + item * args_.plan.out_channels * shape_.out_stride;
+  }
+
+  bool run(std::span<const PassEntry> entries) noexcept override {
+    if (failure_ != nullptr) return false;
+    std::int64_t most_frames = 1;
+    bool holds = false;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const PassEntry& entry = entries[i];
+      most_frames = std::max(most_frames, entry.frames);
+      holds = holds || entry.start_hold;
+      // What a stream that starts to hold has before is made by the same pass.
+      entries_[i] = {.received = entry.received,
+                     .end = entry.end,
+                     .slot = static_cast<std::int32_t>(entry.slot),
+                     .frames = static_cast<std::int32_t>(entry.frames),
+                     .fresh = entry.fresh && !entry.start_hold ? 1 : 0,
+                     .hold = (entry.held ? StackEntry::kHeld : 0) | (entry.start_hold ? StackEntry::kStartHold : 0)};
+    }
+    const int size = std::bit_width(static_cast<std::uint64_t>(most_frames - 1));
+    const int count = static_cast<int>(entries.size());
+    command_ = StackCommand::pack(++sequence_, epoch_, holds, size, count);
+    const int clusters = is_resident() ? most_clusters_ : std::min(most_clusters_, count);
+
+    error_ = cudaSuccess;
+    if (is_resident()) {
+      post(command_);
+    } else {
+      const CurrentDevice current(device_);
+      args_.command = command_;
+      error_ = launch_stack(args_, false, clusters, stream_.get());
+    }
+    const std::int64_t limit_ns = answer_limit_ns(shape_, entries);
+    std::uint32_t looks = 0;
+    is_silent_ = !answers(spec_.now_ns, limit_ns, [&] {
+      if (error_ != cudaSuccess || has_run(clusters)) return true;
+      // Asking CUDA takes longer than looking; only now and then.
+      if (++looks % kLooksAQuery == 0) check_device(clusters);
+      if (spec_.pause != nullptr) spec_.pause();
+      return false;
+    });
+    if (is_silent_) {
+      failure_ = silence_.text(limit_ns);
+    } else if (error_ != cudaSuccess) {
+      failure_ = cudaGetErrorString(error_);
+    } else if (is_resident() && spec_.now_ns != nullptr && is_old()) {
+      if (const cudaError_t error = start_resident(); error != cudaSuccess) failure_ = cudaGetErrorString(error);
+    }
+    return failure_ == nullptr;
+  }
+
+  const char* failure() const noexcept override { return failure_; }
+  bool is_silent() const noexcept override { return is_silent_; }
+  std::string description() const override {
+    return "cuda (" + name_ + "), one " + (is_resident() ? "resident " : "") + "kernel a stack";
+  }
+
+ private:
+  static constexpr std::uint32_t kLooksAQuery = 256;
+
+  bool is_resident() const { return spec_.cuda_invocation == CudaInvocation::kResident; }
+
+  std::uint32_t next_epoch() const { return epoch_ % StackCommand::kMostEpoch + 1; }
+
+  // What was written before is there when the device reads the word.
+  void post(std::uint64_t command) noexcept {
+    std::atomic_ref<std::uint64_t>(mailbox_[0]).store(command, std::memory_order_release);
+  }
+
+  // Whether all blocks have said so: the results are then in memory. [worker]
+  bool has_run(int clusters) noexcept {
+    for (int cluster = 0; cluster < clusters; ++cluster) {
+      for (int block = 0; block < args_.plan.blocks; ++block) {
+        std::uint32_t& word = done_[static_cast<std::size_t>(cluster * StackTile::kMostBlocks + block)];
+        if (std::atomic_ref<std::uint32_t>(word).load(std::memory_order_acquire) != sequence_) return false;
+      }
+    }
+    return true;
+  }
+
+  // A device that has failed says so here; a resident kernel that has ended is followed by another.
+  void check_device(int clusters) noexcept {
+    const cudaError_t state = cudaStreamQuery(stream_.get());
+    if (state != cudaSuccess && state != cudaErrorNotReady) {
+      error_ = state;
+    } else if (is_resident()) {
+      for (int cluster = 0; cluster < clusters && error_ == cudaSuccess; ++cluster) {
+        std::uint32_t& word = gone_[static_cast<std::size_t>(cluster)];
+        if (std::atomic_ref<std::uint32_t>(word).load(std::memory_order_acquire) == epoch_) error_ = start_resident();
+      }
+    }
+  }
+
+  bool is_old() const noexcept { return spec_.now_ns() - started_ns_ > static_cast<std::int64_t>(args_.life_ns / 2); }
+
+  // Ends the resident kernel, if one runs, and queues the next one behind it: it goes on with what the other has left,
+  // the last command included, if that has not run.
+  cudaError_t start_resident() noexcept {
+    const CurrentDevice current(device_);
+    epoch_ = next_epoch();
+    const std::uint64_t last = command_;
+    command_ = StackCommand::pack(sequence_, epoch_, StackCommand::holds(last), StackCommand::size(last),
+                                  StackCommand::count(last));
+    post(command_);
+    args_.epoch = epoch_;
+    if (spec_.now_ns != nullptr) started_ns_ = spec_.now_ns();
+    return launch_stack(args_, true, most_clusters_, stream_.get());
+  }
+
+  const std::string name_;
+  const PassShape shape_;
+  const ExecutorSpec spec_;
+  int device_ = 0;
+  int most_clusters_ = 0;
+  OwnedStream stream_;
+  DeviceArray<std::byte> d_images_;
+  DeviceArray<float> d_state_;
+  DeviceArray<std::uint32_t> d_done_;
+  PinnedArray<StackEntry> entries_;
+  PinnedArray<float> input_;
+  PinnedArray<float> frames_to_hold_;
+  PinnedArray<float> output_;
+  PinnedArray<std::uint32_t> done_;
+  PinnedArray<std::uint64_t> mailbox_;
+  PinnedArray<std::uint32_t> gone_;
+  StackArgs args_;
+  std::uint32_t sequence_ = 0;  // of the last pass
+  std::uint32_t epoch_ = 0;     // of the resident kernel
+  std::uint64_t command_ = 0;   // the last pass
+  std::int64_t started_ns_ = 0;
+  cudaError_t error_ = cudaSuccess;
+  bool is_silent_ = false;
+  NoAnswer silence_;
+  const char* failure_ = nullptr;
+};
+
+}  // namespace
+
+std::string stack_refusal(const StackPlan& plan) {
+  if (compute_capability() < 90) return "this card has no clusters of blocks";
+  int clusters = 0;
+  const cudaError_t prepared = prepare_stack(plan, clusters);
+  if (prepared == cudaErrorInvalidKernelImage) {
+    cudaGetLastError();
+    return "this build has no code of it for this card";
+  }
+  require(prepared, "cudaOccupancyMaxActiveClusters");
+  return clusters > 0 ? "" : "this card has no room for a cluster of " + std::to_string(plan.blocks) + " blocks";
+}
+
+std::unique_ptr<PassDevice> make_stack_device(const Stack& stack, const StackPlan& plan, const PassShape& shape,
+                                              const ExecutorSpec& spec, const ResidentLife& life) {
+  return std::make_unique<StackPassDevice>(stack, plan, shape, spec, life);
+}
+
+}  // namespace halotap::kernels::cuda

@@ -1,0 +1,96 @@
+// The kernel that runs a whole stack (stack_kernel.cu), as the host sees it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/pass.hpp"
+#include "cuda/stack_plan.hpp"
+
+namespace halotap::kernels::cuda {
+
+// A PassEntry as the kernel reads it out of the host's memory, in two pieces.
+struct alignas(16) StackEntry {
+  std::int64_t received = 0;
+  std::int64_t end = 0;
+  std::int32_t slot = 0;
+  std::int32_t frames = 0;
+  std::int32_t fresh = 0;
+  std::int32_t hold = 0;  // bit 0: held, bit 1: start_hold
+
+  static constexpr std::int32_t kHeld = 1;
+  static constexpr std::int32_t kStartHold = 2;
+};
+static_assert(sizeof(StackEntry) == 32);
+
+// One pass, as a word that is written and read at once.
+//
+//     sequence 32 | epoch 8 | holds 1 | size 3 | count 20        sequence on top
+//
+// epoch: of the resident kernel that is to run it, from 1; others end. holds: some entry starts to hold. size: items
+// have 2^size columns. count: of entries. A word of zeros is no pass.
+struct StackCommand {
+  static constexpr int kCountBits = 20;
+  static constexpr int kSizeBits = 3;
+  static constexpr int kEpochBits = 8;
+  static constexpr std::uint32_t kMostEpoch = (1u << kEpochBits) - 1;
+
+  static constexpr std::uint64_t pack(std::uint32_t sequence, std::uint32_t epoch, bool holds, int size, int count) {
+    std::uint64_t word = sequence;
+    word = word << kEpochBits | epoch;
+    word = word << 1 | (holds ? 1u : 0u);
+    word = word << kSizeBits | static_cast<std::uint32_t>(size);
+    return word << kCountBits | static_cast<std::uint32_t>(count);
+  }
+  HALOTAP_HOST_DEVICE static constexpr std::uint32_t sequence(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word >> 32);
+  }
+  HALOTAP_HOST_DEVICE static constexpr std::uint32_t epoch(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word >> (32 - kEpochBits)) & kMostEpoch;
+  }
+  HALOTAP_HOST_DEVICE static constexpr bool holds(std::uint64_t word) {
+    return (word >> (kSizeBits + kCountBits) & 1) != 0;
+  }
+  HALOTAP_HOST_DEVICE static constexpr int size(std::uint64_t word) {
+    return static_cast<int>(word >> kCountBits) & ((1 << kSizeBits) - 1);
+  }
+  HALOTAP_HOST_DEVICE static constexpr int count(std::uint64_t word) {
+    return static_cast<int>(word & ((1u << kCountBits) - 1));
+  }
+};
+static_assert(32 + StackCommand::kEpochBits + 1 + StackCommand::kSizeBits + StackCommand::kCountBits == 64);
+
+// What the kernel works on; passed by value.
+struct StackArgs {
+  StackPlan plan;
+  const std::byte* d_image = nullptr;     // [blocks, image_bytes]
+  float* d_state = nullptr;               // [slots, blocks, ring_rows, 16]
+  const StackEntry* entries = nullptr;    // [items]; these five in host memory that the device sees
+  const float* input = nullptr;           // [items, in_channels, in_stride]
+  const float* frames_to_hold = nullptr;  // [items, in_channels]
+  float* output = nullptr;                // [items, out_channels, out_stride]
+  std::uint32_t* done = nullptr;          // [clusters, kMostBlocks]: each block's last sequence
+  std::int32_t in_stride = 0;
+  std::int32_t out_stride = 0;
+  std::uint64_t command = 0;  // the pass, unless resident
+  // Resident:
+  const std::uint64_t* mailbox = nullptr;  // in host memory: the command
+  std::uint32_t* gone = nullptr;           // in host memory, [clusters]: the epoch of a kernel that has ended
+  std::uint32_t* d_done = nullptr;         // [clusters]: last sequence, from kernel to kernel
+  std::uint64_t idle_ns = 0;               // ends after this long without a command
+  std::uint64_t life_ns = 0;               // and after this long in any case, between two passes
+  std::uint32_t epoch = 0;
+};
+
+static_assert(sizeof(StackArgs) <= 4096, "the parameters of a kernel");
+
+// Queues the kernel, `clusters` of args.plan.blocks blocks each. CUDA's error of the launch. [worker]
+cudaError_t launch_stack(const StackArgs& args, bool resident, int clusters, cudaStream_t stream) noexcept;
+
+// Loads both kernels and allows them their shared memory: CUDA's error, cudaErrorInvalidKernelImage where this build
+// has none for the device. `clusters`: how many of plan.blocks blocks the device runs at once. [control]
+cudaError_t prepare_stack(const StackPlan& plan, int& clusters) noexcept;
+
+}  // namespace halotap::kernels::cuda
