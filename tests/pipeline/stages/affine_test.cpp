@@ -35,7 +35,8 @@ TEST(AffineStage, RoundsOnce) {
 
 TEST(AffineStage, RefusesFiguresThatAreNotFinite) {
   EXPECT_EQ(config_error([] { affine_stage({.gain = NAN}); }), "gain: expected a finite float32 number, got nan");
-  EXPECT_EQ(config_error([] { affine_stage({.offset = -1e39}); }), "offset: expected a finite float32 number, got -1e+39");
+  EXPECT_EQ(config_error([] { affine_stage({.offset = -1e39}); }),
+            "offset: expected a finite float32 number, got -1e+39");
   EXPECT_EQ(config_error([] { affine_stage({.channel = "x"})()->prepare({.channels = 1, .rate_hz = 1}); }),
             "channel: expected a number from 0 to 0, got 'x'");
 }
