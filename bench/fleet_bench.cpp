@@ -62,13 +62,14 @@ struct Options {
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::string phases = "spread";
   bool json = false;
+  bool help = false;
 };
 
 constexpr const char* kUsage =
     "fleet_bench [--streams N] [--channels N] [--rate HZ] [--chunk FRAMES] [--layers N] [--width CHANNELS]\n"
     "            [--kernel TAPS] [--outputs N] [--seconds S] [--warm-up S] [--producers THREADS] [--engines N]\n"
     "            [--in-flight N] [--workers THREADS] [--deadline-us US] [--margin-us US] [--max-wait-us US]\n"
-    "            [--max-call-us US] [--poll-us US] [--backend cpu|cuda] [--precision fp32|tf32|bf16|fp16]\n"
+    "            [--max-call-us US] [--poll-us US] [--backend auto|cpu|cuda] [--precision fp32|tf32|bf16|fp16]\n"
     "            [--phases spread|together] [--json]\n";
 
 template <typename Number>
@@ -137,10 +138,12 @@ Options parse(int count, char** words) {
     const std::string option = words[i];
     if (option == "--json") {
       options.json = true;
+    } else if (option == "--help") {
+      options.help = true;
     } else if (i + 1 < count) {
       take(options, option, words[++i]);
     } else {
-      throw std::invalid_argument(option + ": expected a value\n" + kUsage);
+      throw std::invalid_argument(option + ": no such option, or one that expects a value\n" + kUsage);
     }
   }
   if (options.producers > options.streams || options.engines > options.streams) {
@@ -520,7 +523,15 @@ int run(const Options& options) {
 
 int main(int count, char** words) {
   try {
-    return halotap::bench::run(halotap::bench::parse(count, words));
+    const halotap::bench::Options options = halotap::bench::parse(count, words);
+    if (options.help) {
+      std::cout << halotap::bench::kUsage;
+      return 0;
+    }
+    return halotap::bench::run(options);
+  } catch (const halotap::pipeline::ConfigError& error) {
+    std::cerr << "fleet_bench: " << error.what() << '\n';
+    return 2;
   } catch (const std::invalid_argument& error) {
     std::cerr << "fleet_bench: " << error.what() << '\n';
     return 2;

@@ -21,7 +21,7 @@ using nlohmann::ordered_json;
 
 struct Backend {
   pipeline::Backend backend;
-  std::string device;   // "cuda (NVIDIA H200), one kernel a layer"; empty when it cannot compute
+  std::string device;   // "cuda (NVIDIA H200, one kernel a layer)"; empty when it cannot compute
   std::string problem;  // why it cannot; empty when it can
 };
 

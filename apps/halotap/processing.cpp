@@ -197,7 +197,7 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
 }
 
 void say_choice(const pipeline::Engine& engine) {
-  if (!engine.choice().figures) return;
+  if (!engine.choice().figures && !engine.choice().is_without_card) return;
   say("backend " + std::string(to_string(engine.backend())) + ": " + engine.choice().reason);
 }
 

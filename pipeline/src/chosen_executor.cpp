@@ -101,16 +101,23 @@ class Maker {
     std::unique_ptr<kernels::Executor> cuda;
     // Whatever keeps the card from it, the CPU may do: its own refusal is the one that the user reads.
     std::string no_cuda;
+    bool is_refused = false;  // by a card that is there
     try {
       cuda = make_cuda();
     } catch (const std::bad_alloc&) {
       no_cuda = "the state does not fit in the card's memory";
+      is_refused = true;
     } catch (const std::invalid_argument& why) {
       no_cuda = why.what();
+      is_refused = true;
     } catch (const kernels::BackendUnavailable& why) {
       no_cuda = why.what();
     }
-    if (!cuda) return on_cpu(cpu ? std::move(cpu) : make_cpu(), no_cuda);
+    if (!cuda) {
+      ChosenExecutor chosen = on_cpu(cpu ? std::move(cpu) : make_cpu(), no_cuda);
+      chosen.choice.is_without_card = is_refused;
+      return chosen;
+    }
     if (is_for_cuda_alone) {
       return on_cuda(std::move(cuda), nullptr, "the cpu has no " + std::string(to_string(spec_.precision)));
     }
@@ -141,7 +148,9 @@ class Maker {
     try {
       figures = find_figures(key, time);
     } catch (const kernels::BackendUnavailable& why) {
-      return on_cpu(cpu ? std::move(cpu) : make_cpu(), why.what());
+      ChosenExecutor chosen = on_cpu(cpu ? std::move(cpu) : make_cpu(), why.what());
+      chosen.choice.is_without_card = true;
+      return chosen;
     }
     if (figures.cuda_p999 < figures.cpu_p999) {
       ChosenExecutor chosen = on_cuda(cuda ? std::move(cuda) : make_cuda(), std::move(cpu), describe(figures, contest));

@@ -20,6 +20,7 @@ constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxWorkerThreads = 256;
 constexpr std::int64_t kMaxAutoChunkFrames = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxResidentClusters = std::int64_t{1} << 20;
 
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
@@ -171,6 +172,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   if (!model.stack) throw ConfigError("model: expected one with a stack, got one without");
   require_range("max_streams", spec.max_streams, kMaxStreams);
   require_range("max_chunk_frames", spec.max_chunk_frames, kMaxChunkFrames);
+  require_range("resident_clusters", spec.resident_clusters, kMaxResidentClusters);
   if (spec.auto_chunk_frames != 0) require_range("auto_chunk_frames", spec.auto_chunk_frames, kMaxAutoChunkFrames);
   if (spec.worker_threads < 0 || spec.worker_threads > kMaxWorkerThreads) {
     throw ConfigError("worker_threads: expected 0 to " + std::to_string(kMaxWorkerThreads) + ", got " +

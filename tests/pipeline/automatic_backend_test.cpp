@@ -113,6 +113,7 @@ TEST_F(AutomaticBackend, TimesNothingWhereThereIsNoChoice) {
     const Engine engine = prepared(model, spec);
     EXPECT_EQ(engine.backend(), backend);
     EXPECT_FALSE(engine.choice().figures);
+    EXPECT_FALSE(engine.choice().is_without_card);
     return engine.choice().reason;
   };
   EXPECT_EQ(reason({.backend = Backend::kCpu, .max_chunk_frames = kChunk}, Backend::kCpu), "asked for");
@@ -128,6 +129,15 @@ TEST_F(AutomaticBackend, TimesNothingWhereThereIsNoChoice) {
   setenv("HALOTAP_BACKEND_CACHE", "maybe", 1);
   EXPECT_THROW(prepared(model, {.max_chunk_frames = kChunk}), ConfigError);
   unsetenv("HALOTAP_BACKEND_CACHE");
+}
+
+TEST_F(AutomaticBackend, TellsThatACardIsThereButTakesNotTheModel) {
+  test::card_refusal = "layer 0: too long for the card";
+  const Engine engine = prepared(test::lookahead_model(105), {.max_chunk_frames = kChunk});
+  test::card_refusal = nullptr;
+  EXPECT_EQ(engine.backend(), Backend::kCpu);
+  EXPECT_TRUE(engine.choice().is_without_card);
+  EXPECT_EQ(engine.choice().reason, "layer 0: too long for the card");
 }
 
 }  // namespace

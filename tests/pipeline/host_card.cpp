@@ -1,5 +1,6 @@
 #include "pipeline/host_card.hpp"
 
+#include <stdexcept>
 #include <utility>
 
 #include "cuda/pass_executor.hpp"
@@ -7,6 +8,7 @@
 namespace halotap::test {
 
 kernels::cuda::HostPassDevice* card = nullptr;
+const char* card_refusal = nullptr;
 std::vector<std::int64_t> card_chunks;
 
 }  // namespace halotap::test
@@ -14,6 +16,7 @@ std::vector<std::int64_t> card_chunks;
 namespace halotap::kernels {
 
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec) {
+  if (test::card_refusal != nullptr) throw std::invalid_argument(test::card_refusal);
   const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
   auto made = std::make_unique<cuda::HostPassDevice>(stack, shape);
   test::card = made.get();

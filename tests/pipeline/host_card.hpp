@@ -10,6 +10,8 @@ namespace halotap::test {
 
 // Of the executor made last.
 extern kernels::cuda::HostPassDevice* card;
+// Why the card takes no model; null: it does.
+extern const char* card_refusal;
 // The longest chunks of all executors made so far, in order.
 extern std::vector<std::int64_t> card_chunks;
 

@@ -114,7 +114,7 @@ class CudaPassDevice final : public PassDevice {
   const char* failure() const noexcept override { return failure_; }
   bool is_silent() const noexcept override { return is_silent_; }
   std::string description() const override {
-    return "cuda (" + name_ + "), one kernel a layer" + (why_.empty() ? "" : ": " + why_);
+    return "cuda (" + name_ + ", one kernel a layer" + (why_.empty() ? "" : ": " + why_) + ")";
   }
 
  private:

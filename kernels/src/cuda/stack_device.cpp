@@ -130,7 +130,7 @@ class StackPassDevice final : public PassDevice {
   const char* failure() const noexcept override { return failure_; }
   bool is_silent() const noexcept override { return is_silent_; }
   std::string description() const override {
-    return "cuda (" + name_ + "), one " + (is_resident() ? "resident " : "") + "kernel a stack";
+    return "cuda (" + name_ + ", one " + (is_resident() ? "resident " : "") + "kernel a stack)";
   }
 
  private:

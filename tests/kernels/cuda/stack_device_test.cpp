@@ -84,16 +84,16 @@ std::vector<float> run(Executor& executor, const Stack& stack, std::int64_t slot
 TEST_F(CudaStack, SaysWhichPathRunsAndWhy) {
   const auto stack = deep_stack(8);
   const std::string asked = make_cuda_executor(stack, {})->description();
-  EXPECT_TRUE(asked.ends_with("), one kernel a layer")) << asked;
+  EXPECT_TRUE(asked.ends_with(", one kernel a layer)")) << asked;
   const std::string launched = make_cuda_executor(stack, {.cuda_invocation = CudaInvocation::kLaunch})->description();
-  EXPECT_TRUE(launched.ends_with("), one kernel a stack")) << launched;
+  EXPECT_TRUE(launched.ends_with(", one kernel a stack)")) << launched;
   ExecutorSpec spec;
   spec.cuda_invocation = CudaInvocation::kResident;
   const std::string resident = make_cuda_executor(stack, spec)->description();
-  EXPECT_TRUE(resident.ends_with("), one resident kernel a stack")) << resident;
+  EXPECT_TRUE(resident.ends_with(", one resident kernel a stack)")) << resident;
   const auto large = deep_stack(30);
   const std::string layers = make_cuda_executor(large, {.cuda_invocation = CudaInvocation::kLaunch})->description();
-  EXPECT_TRUE(layers.ends_with("), one kernel a layer: weights of 1.9 MiB do not fit")) << layers;
+  EXPECT_TRUE(layers.ends_with(", one kernel a layer: weights of 1.9 MiB do not fit)")) << layers;
   EXPECT_THROW(make_cuda_executor(large, spec), std::invalid_argument);
 }
 

@@ -112,8 +112,8 @@ class Executor {
   // Bytes of history one stream keeps. [any thread]
   virtual std::size_t state_bytes() const noexcept = 0;
 
-  // What runs underneath, for reports: "cpu (AVX3)", "cuda (NVIDIA H200), one kernel a layer", "cuda (NVIDIA H200), one
-  // kernel a stack", "cuda (NVIDIA H200), one kernel a layer: layer head has softmax". [any thread]
+  // What runs underneath, for reports: "cpu (AVX3)", "cuda (NVIDIA H200, one kernel a layer)", "cuda (NVIDIA H200, one
+  // kernel a stack)", "cuda (NVIDIA H200, one kernel a layer: layer head has softmax)". [any thread]
   virtual std::string description() const = 0;
 
   // Null while all is well; else why the device stopped, for ever: process and flush then give no frames, and nothing

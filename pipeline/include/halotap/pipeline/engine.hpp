@@ -67,9 +67,10 @@ struct EngineSpec {
   // What kAuto times, at most 2^20; 0: max_chunk_frames. Engines that are to compute the same bits, whatever chunks
   // they are given, have it in common.
   std::int64_t auto_chunk_frames = 0;
-  Wait wait = Wait::kSpin;  // CUDA's alone, as what follows
+  // CUDA's alone; the CPU has no use for them. docs/architecture.md says what is not settled of kLaunch and kResident.
+  Wait wait = Wait::kSpin;
   CudaInvocation cuda_invocation = CudaInvocation::kLayers;
-  std::int64_t resident_clusters = 1;  // at least 1; kResident: what it keeps, each up to 8 processors of the card
+  std::int64_t resident_clusters = 1;  // 1 to 2^20; kResident: what it keeps, each up to 8 processors of the card
 };
 
 // Times of one call, with a chunk of every stream, on either backend.
@@ -84,6 +85,7 @@ struct BackendFigures {
 struct BackendChoice {
   std::string reason;                                    // in one line
   std::optional<BackendFigures> figures = std::nullopt;  // where kAuto went by them
+  bool is_without_card = false;                          // kAuto found a card, but could not use it
 };
 
 // How the CPU went on where a card failed.
@@ -168,7 +170,7 @@ class Engine {
   std::size_t state_bytes() const noexcept;
   // What computes: kCpu or kCuda. [any thread, prepared]
   Backend backend() const noexcept;
-  // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200), one kernel a layer". [any thread, prepared]
+  // What runs underneath: "cpu (AVX3)", "cuda (NVIDIA H200, one kernel a layer)". [any thread, prepared]
   std::string device() const;
   // Why prepare took the backend that it took. [any thread, prepared]
   const BackendChoice& choice() const noexcept;
