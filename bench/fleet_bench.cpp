@@ -13,6 +13,7 @@
 #include <iomanip>
 #include <iostream>
 #include <memory>
+#include <new>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -73,12 +74,12 @@ constexpr const char* kUsage =
     "            [--phases spread|together] [--json]\n";
 
 template <typename Number>
-Number number(const std::string& option, const std::string& text, Number least) {
+Number number(const std::string& option, const std::string& text, Number least, Number most) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least)) {
-    throw std::invalid_argument(option + ": expected a number from " + std::to_string(least) + " on, got '" + text +
-                                "'");
+  if (error != std::errc{} || end != text.data() + text.size() || !(value >= least && value <= most)) {
+    throw std::invalid_argument(option + ": expected a number from " + std::to_string(least) + " to " +
+                                std::to_string(most) + ", got '" + text + "'");
   }
   return value;
 }
@@ -87,40 +88,39 @@ struct WholeOption {
   std::string_view name;
   std::int64_t Options::*field;
   std::int64_t least;
+  std::int64_t most;
 };
 
+constexpr std::int64_t kMostStreams = std::int64_t{1} << 20;
+constexpr std::int64_t kMostChannels = 65'536;
+constexpr std::int64_t kMostThreads = 256;
+constexpr std::int64_t kHourUs = 3'600'000'000;
+constexpr double kWeekSeconds = 604'800;
+
 constexpr WholeOption kWholeOptions[] = {
-    {"--streams", &Options::streams, 1},
-    {"--channels", &Options::channels, 1},
-    {"--chunk", &Options::chunk, 1},
-    {"--layers", &Options::layers, 0},
-    {"--width", &Options::width, 1},
-    {"--kernel", &Options::kernel_size, 1},
-    {"--outputs", &Options::outputs, 0},
-    {"--producers", &Options::producers, 1},
-    {"--engines", &Options::engines, 1},
-    {"--in-flight", &Options::in_flight, 1},
-    {"--workers", &Options::workers, 0},
-    {"--margin-us", &Options::margin_us, 0},
-    {"--deadline-us", &Options::deadline_us, 0},
-    {"--max-wait-us", &Options::max_wait_us, 0},
-    {"--max-call-us", &Options::max_call_us, 0},
-    {"--poll-us", &Options::poll_us, 0},
+    {"--streams", &Options::streams, 1, kMostStreams},    {"--channels", &Options::channels, 1, kMostChannels},
+    {"--chunk", &Options::chunk, 1, kMostStreams},        {"--layers", &Options::layers, 0, 1000},
+    {"--width", &Options::width, 1, kMostChannels},       {"--kernel", &Options::kernel_size, 1, kMostChannels},
+    {"--outputs", &Options::outputs, 0, kMostChannels},   {"--producers", &Options::producers, 1, kMostThreads},
+    {"--engines", &Options::engines, 1, kMostThreads},    {"--in-flight", &Options::in_flight, 1, 1024},
+    {"--workers", &Options::workers, 0, kMostThreads},    {"--margin-us", &Options::margin_us, 0, kHourUs},
+    {"--deadline-us", &Options::deadline_us, 0, kHourUs}, {"--max-wait-us", &Options::max_wait_us, 0, kHourUs},
+    {"--max-call-us", &Options::max_call_us, 0, kHourUs}, {"--poll-us", &Options::poll_us, 0, 100'000},
 };
 
 void take(Options& options, const std::string& option, const std::string& value) {
   for (const WholeOption& whole : kWholeOptions) {
     if (whole.name == option) {
-      options.*whole.field = number(option, value, whole.least);
+      options.*whole.field = number(option, value, whole.least, whole.most);
       return;
     }
   }
   if (option == "--rate") {
-    options.rate_hz = number(option, value, 0.001);
+    options.rate_hz = number(option, value, 0.001, 1e6);
   } else if (option == "--seconds") {
-    options.seconds = number(option, value, 0.01);
+    options.seconds = number(option, value, 0.01, kWeekSeconds);
   } else if (option == "--warm-up") {
-    options.warm_up_seconds = number(option, value, 0.0);
+    options.warm_up_seconds = number(option, value, 0.0, kWeekSeconds);
   } else if (option == "--backend" && pipeline::parse_backend(value)) {
     options.backend = *pipeline::parse_backend(value);
   } else if (option == "--precision" && pipeline::parse_precision(value)) {
@@ -534,6 +534,9 @@ int main(int count, char** words) {
     return 2;
   } catch (const std::invalid_argument& error) {
     std::cerr << "fleet_bench: " << error.what() << '\n';
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "fleet_bench: the model or the streams do not fit in memory\n";
     return 2;
   } catch (const std::exception& error) {
     std::cerr << "fleet_bench: " << error.what() << '\n';

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <new>
 #include <string>
 #include <system_error>
@@ -40,7 +41,7 @@ class Samples {
       : slots_(static_cast<std::size_t>(slots)),
         channels_(channels),
         room_(room),
-        area_((static_cast<std::size_t>(channels * room) + 15) / 16 * 16),
+        area_(static_cast<std::size_t>(area_of(channels, room))),
         samples_(area_ * slots_ * static_cast<std::size_t>(places)),
         data_(static_cast<float*>(::operator new (bytes(), std::align_val_t{kPageBytes}))) {
     std::memset(data_, 0, bytes());
@@ -49,6 +50,8 @@ class Samples {
   Samples(const Samples&) = delete;
   Samples& operator=(const Samples&) = delete;
 
+  // Floats of one place of one slot: whole cache lines.
+  static std::int64_t area_of(std::int64_t channels, std::int64_t room) { return (channels * room + 15) / 16 * 16; }
   std::size_t bytes() const { return samples_ * sizeof(float); }
 
   FrameView view(std::size_t place, std::uint32_t slot, std::int64_t frames) const {
@@ -86,7 +89,8 @@ struct ProducerLane {
   std::uint64_t submitted = 0;
   std::uint64_t collected = 0;  // as last seen
   std::int32_t begun_frames = -1;
-  std::uint32_t closed_generation = 0;  // of the last stream that was closed
+  // Of the last stream that was closed. Atomic for who holds the id of an earlier one.
+  std::atomic<std::uint32_t> closed_generation{0};
 };
 
 struct WorkerLane {
@@ -112,6 +116,7 @@ void require_range(const char* field, std::int64_t value, std::int64_t least, st
 }
 
 constexpr std::int64_t kHourNs = 3'600'000'000'000;
+constexpr std::int64_t kMostPollNs = 100'000'000;  // what stop may have to wait
 
 void check(const Model& model, const AsyncSpec& spec) {
   if (!model.stack) throw ConfigError("model: expected one with a stack, got one without");
@@ -121,7 +126,7 @@ void check(const Model& model, const AsyncSpec& spec) {
   require_range("max_wait, in nanoseconds", spec.max_wait.count(), 0, kHourNs);
   require_range("max_call, in nanoseconds", spec.max_call.count(), 0, kHourNs);
   require_range("margin, in nanoseconds", spec.margin.count(), 0, kHourNs);
-  require_range("poll, in nanoseconds", spec.poll.count(), 0, kHourNs);
+  require_range("poll, in nanoseconds", spec.poll.count(), 0, kMostPollNs);
   if (!spec.own_thread && spec.realtime.asks()) {
     throw ConfigError("realtime: expected nothing for an engine without a thread of its own");
   }
@@ -133,11 +138,12 @@ std::int64_t output_room(const Model& model, const AsyncSpec& spec) {
 
 // Refuses what this machine can never hold before it is allocated: the system would promise it.
 void require_memory(const Model& model, const AsyncSpec& spec) {
-  const auto in = static_cast<double>(model.stack->in_channels()) * static_cast<double>(spec.engine.max_chunk_frames);
-  const auto out = static_cast<double>(model.stack->out_channels()) * static_cast<double>(output_room(model, spec));
+  const auto in = static_cast<double>(Samples::area_of(model.stack->in_channels(), spec.engine.max_chunk_frames));
+  const auto out = static_cast<double>(Samples::area_of(model.stack->out_channels(), output_room(model, spec)));
   const auto places = static_cast<double>(spec.in_flight);
   const double bytes =
-      sizeof(float) * static_cast<double>(spec.engine.max_streams) * (places * in + (places + 1) * out);
+      static_cast<double>(spec.engine.max_streams) * (sizeof(float) * (places * in + (places + 1) * out) +
+                                                      places * static_cast<double>(sizeof(Entry) + sizeof(Answer)));
   if (bytes <= memory_bytes()) return;
   char text[64];
   std::snprintf(text, sizeof text, "%.3g GiB, got %.3g GiB", memory_bytes() / (1 << 30), bytes / (1 << 30));
@@ -189,9 +195,11 @@ struct AsyncEngine::Impl {
 
   // Why the stream takes no entry now.
   Status refusal(StreamId stream) {
-    if (!is_open(stream) || producers[stream.slot].closed_generation == stream.generation) {
-      return Status::kUnknownStream;
-    }
+    if (stream.slot >= slots) return Status::kUnknownStream;
+    // acquire, with close's release, and before the generation is read: where the slot's next tenant has closed it, its
+    // generation is seen too, so that an old id fits neither
+    const std::uint32_t closed = producers[stream.slot].closed_generation.load(std::memory_order_acquire);
+    if (closed == stream.generation || !is_open(stream)) return Status::kUnknownStream;
     if (stopped.load(std::memory_order_relaxed)) return Status::kStopped;  // tells of nothing but itself
     ProducerLane& lane = producers[stream.slot];
     if (lane.submitted - lane.collected < places) return Status::kOk;
@@ -476,6 +484,7 @@ struct AsyncEngine::Impl {
   std::atomic<bool> failed{false};
   std::atomic<bool> stopped{false};
   RealtimeGrant grant;
+  std::mutex stopping;  // who joins it
   std::thread thread;
 };
 
@@ -496,6 +505,7 @@ AsyncEngine::~AsyncEngine() { stop(); }
 
 void AsyncEngine::stop() noexcept {
   impl_->stopped.store(true, std::memory_order_relaxed);
+  const std::lock_guard alone(impl_->stopping);
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 
@@ -519,9 +529,10 @@ Status AsyncEngine::open(StreamId& stream) noexcept HALOTAP_NONBLOCKING {
 Status AsyncEngine::begin_chunk(StreamId stream, std::int64_t frames, FrameView& view) noexcept HALOTAP_NONBLOCKING {
   Impl& impl = *impl_;
   if (const Status status = impl.refusal_to_compute(stream); status != Status::kOk) return status;
+  ProducerLane& lane = impl.producers[stream.slot];
+  lane.begun_frames = -1;
   if (frames < 0) return Status::kInvalidView;
   if (frames > impl.spec.engine.max_chunk_frames) return Status::kChunkTooLong;
-  ProducerLane& lane = impl.producers[stream.slot];
   lane.begun_frames = static_cast<std::int32_t>(frames);
   view = impl.inputs.view(impl.place_of(lane.submitted), stream.slot, frames);
   return Status::kOk;
@@ -577,7 +588,8 @@ Status AsyncEngine::flush(StreamId stream) noexcept HALOTAP_NONBLOCKING {
 Status AsyncEngine::close(StreamId stream) noexcept HALOTAP_NONBLOCKING {
   const Status status = impl_->refusal(stream);
   if (status != Status::kOk) return status;
-  impl_->producers[stream.slot].closed_generation = stream.generation;
+  // release, with refusal's acquire: the generation of the stream
+  impl_->producers[stream.slot].closed_generation.store(stream.generation, std::memory_order_release);
   impl_->publish(stream.slot, {Instant::max(), 0, EntryKind::kClose, FillKind::kZeros});
   return status;
 }

@@ -10,7 +10,6 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <stdexcept>
 #include <system_error>
 #include <vector>
@@ -207,10 +206,14 @@ std::optional<std::filesystem::path> figures_file(const std::string& key) {
 }
 
 std::optional<BackendFigures> load_figures(const std::filesystem::path& file, const std::string& key) {
+  // What the file may hold besides the key, and a byte that tells that there is more.
+  constexpr std::size_t kMostBytesBehind = 128;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return std::nullopt;  // nothing that a reader may wait for
   std::ifstream stream(file, std::ios::binary);
-  std::ostringstream content;
-  content << stream.rdbuf();
-  const std::string whole = content.str();
+  std::string whole(key.size() + kMostBytesBehind, '\0');
+  stream.read(whole.data(), static_cast<std::streamsize>(whole.size()));
+  whole.resize(static_cast<std::size_t>(std::max<std::streamsize>(stream.gcount(), 0)));
   std::string_view text = whole;
   if (!text.starts_with(key)) return std::nullopt;
   text.remove_prefix(key.size());

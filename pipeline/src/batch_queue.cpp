@@ -1,6 +1,7 @@
 #include "batch_queue.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace halotap::pipeline {
@@ -56,8 +57,11 @@ const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HAL
     std::swap(chunks_, taken_);
   } else {
     const auto end = chunks_.begin() + static_cast<std::ptrdiff_t>(count);
-    std::nth_element(chunks_.begin(), end, chunks_.end(),
-                     [](const Chunk& a, const Chunk& b) { return a.deadline < b.deadline; });
+    // Of equal deadlines those that wait longest, or some streams would be left behind for ever.
+    std::nth_element(chunks_.begin(), end, chunks_.end(), [](const Chunk& a, const Chunk& b) {
+      return std::tie(a.deadline, a.waits_until, a.slot) < std::tie(b.deadline, b.waits_until, b.slot);
+    });
+    times_.doubt(chunks_.size());
     taken_.assign(chunks_.begin(), end);  // within what was reserved
     chunks_.erase(chunks_.begin(), end);
     for (const Chunk& chunk : chunks_) note(chunk);

@@ -25,18 +25,31 @@ void CallTimes::record(std::size_t streams, std::chrono::nanoseconds time) noexc
   figure = std::max(figure, std::chrono::nanoseconds{1});
 }
 
-std::chrono::nanoseconds CallTimes::estimate(std::size_t streams) const noexcept HALOTAP_NONBLOCKING {
-  const std::size_t step = step_of(streams);
+void CallTimes::doubt(std::size_t streams) noexcept HALOTAP_NONBLOCKING {
+  const std::chrono::nanoseconds most = scaled(streams);
+  std::chrono::nanoseconds& figure = figures_[step_of(streams)];
+  if (most.count() != 0 && figure > most) follow(figure, most);
+}
+
+std::chrono::nanoseconds CallTimes::scaled(std::size_t streams) const noexcept {
   std::chrono::nanoseconds least{0};
-  for (std::size_t s = step; s < kSteps && least.count() == 0; ++s) least = figures_[s];
-  if (figures_[step].count() != 0) return least;
-  for (std::size_t s = 1; s < step; ++s) {
+  for (std::size_t s = 1; s < step_of(streams); ++s) {
     if (figures_[s].count() == 0) continue;
     const double times = static_cast<double>(streams) / static_cast<double>(least_of(s));
-    const std::chrono::nanoseconds scaled{static_cast<std::int64_t>(static_cast<double>(figures_[s].count()) * times)};
-    if (least.count() == 0 || scaled < least) least = scaled;
+    const std::chrono::nanoseconds time{static_cast<std::int64_t>(static_cast<double>(figures_[s].count()) * times)};
+    if (least.count() == 0 || time < least) least = time;
   }
   return least;
+}
+
+std::chrono::nanoseconds CallTimes::estimate(std::size_t streams) const noexcept HALOTAP_NONBLOCKING {
+  const std::size_t step = step_of(streams);
+  if (figures_[step].count() != 0) return figures_[step];
+  std::chrono::nanoseconds larger{0};
+  for (std::size_t s = step; s < kSteps && larger.count() == 0; ++s) larger = figures_[s];
+  const std::chrono::nanoseconds smaller = scaled(streams);
+  if (larger.count() == 0 || smaller.count() == 0) return std::max(larger, smaller);
+  return std::min(larger, smaller);
 }
 
 std::size_t CallTimes::fitting(std::chrono::nanoseconds time, std::size_t most) const noexcept HALOTAP_NONBLOCKING {

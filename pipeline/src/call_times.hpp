@@ -30,6 +30,10 @@ class CallTimes {
  public:
   void record(std::size_t streams, std::chrono::nanoseconds time) noexcept HALOTAP_NONBLOCKING;
 
+  // A call of so many streams was not made, for its time: its figure comes nearer to what smaller ones allow, or one
+  // call that was held up would keep it too long for good. [worker]
+  void doubt(std::size_t streams) noexcept HALOTAP_NONBLOCKING;
+
   // Of a call of so many streams, at least 1; zero while nothing was recorded.
   std::chrono::nanoseconds estimate(std::size_t streams) const noexcept HALOTAP_NONBLOCKING;
   // A number of streams up to `most` for which the estimate is at most `time`, as large as the steps tell; 0: none.
@@ -40,6 +44,8 @@ class CallTimes {
   static constexpr std::size_t kSteps = (20 - kStepBits + 2) << kStepBits;  // up to 2^20 streams and a step
   static std::size_t step_of(std::size_t streams) noexcept;
   static std::size_t least_of(std::size_t step) noexcept;
+  // t(m) * n / m of the smaller steps that were measured, the least; 0: none was.
+  std::chrono::nanoseconds scaled(std::size_t streams) const noexcept;
 
   std::array<std::chrono::nanoseconds, kSteps> figures_{};  // 0: none
 };

@@ -215,6 +215,9 @@ TEST_F(AsyncEngineTest, RefusesWhatIsNoChunk) {
   EXPECT_EQ(engine.submit(stream, kernels::planar<const float>(samples, 2, 2)), Status::kChannelMismatch);
   EXPECT_EQ(engine.submit(stream), Status::kNoChunkBegun) << "what was refused is not begun";
   ASSERT_EQ(engine.begin_chunk(stream, 3, view), Status::kOk);
+  EXPECT_EQ(engine.begin_chunk(stream, 11, view), Status::kChunkTooLong);
+  EXPECT_EQ(engine.submit(stream), Status::kNoChunkBegun) << "begun again, and refused";
+  ASSERT_EQ(engine.begin_chunk(stream, 3, view), Status::kOk);
   ASSERT_EQ(engine.skip(stream), Status::kOk);
   EXPECT_EQ(engine.submit(stream), Status::kNoChunkBegun) << "given up by the skip";
   EXPECT_EQ(engine.submit(stream, ConstFrameView{nullptr, kIn, 0, 0, 0}), Status::kOk) << "no frames are fine";

@@ -1,6 +1,7 @@
 #include "backend_contest.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <set>
@@ -208,6 +209,17 @@ TEST(BackendFiguresFile, CountsForNothingWhenItIsNotWhole) {
     folder.write("figures.txt", kKey + wrong);
     EXPECT_FALSE(load_figures(file, kKey)) << wrong;
   }
+}
+
+TEST(BackendFiguresFile, CountsForNothingWhenItIsNoFileOrHasNoEnd) {
+  const ScratchFolder folder;
+  const std::filesystem::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_FALSE(load_figures(pipe, kKey)) << "who opened it would wait for a writer";
+  EXPECT_FALSE(load_figures("/dev/zero", kKey));
+  store_figures(folder.path() / "long", kKey, kFigures);
+  std::filesystem::resize_file(folder.path() / "long", std::uintmax_t{1} << 40);
+  EXPECT_FALSE(load_figures(folder.path() / "long", kKey));
 }
 
 TEST(BackendFiguresFile, ThatCannotBeWrittenIsNoError) {

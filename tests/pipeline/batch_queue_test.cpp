@@ -169,6 +169,39 @@ TEST_F(BatchQueueTest, MakesNoCallLongerThanItMayBeAndTakesTheEarliestDeadlines)
   EXPECT_EQ(left, (Slots{0, 1})) << "late, and still no more than may be";
 }
 
+TEST_F(BatchQueueTest, LeavesNobodyBehindForEverWhereDeadlinesAreEqual) {
+  BatchQueue bounded{100, {nanoseconds(10), nanoseconds(250)}};
+  for (std::size_t n = 1; n <= 5; ++n) bounded.record(n, nanoseconds(100 * static_cast<std::int64_t>(n)));
+  std::vector<int> calls(5);
+  for (std::uint32_t slot = 0; slot < 5; ++slot) bounded.add({Instant::max(), at(1'000), slot});
+  for (std::int64_t round = 1; round <= 100; ++round) {
+    const std::vector<BatchQueue::Chunk> taken = bounded.take(at(round));
+    ASSERT_EQ(taken.size(), 2u);
+    for (const BatchQueue::Chunk& chunk : taken) {
+      ++calls[chunk.slot];
+      bounded.add({Instant::max(), at(1'000 + round), chunk.slot});
+    }
+  }
+  EXPECT_GE(*std::min_element(calls.begin(), calls.end()), 30) << "of 40 if they were alike";
+}
+
+TEST_F(BatchQueueTest, GoesBackToLargeCallsAfterOneThatWasHeldUp) {
+  queue.record(1, nanoseconds(100));
+  queue.record(4, nanoseconds(200));
+  queue.record(4, nanoseconds(50'000));
+  int cut = 0;
+  for (std::int64_t round = 0; round < 1'000; ++round) {
+    for (std::uint32_t slot = 0; slot < 4; ++slot) add(1'000'000 * round + 1'000, slot);
+    for (bool first = true; queue.size() > 0; first = false) {
+      const std::size_t streams = queue.take(at(1'000'000 * round)).size();
+      queue.record(streams, nanoseconds(streams == 1 ? 100 : 200));
+      if (first && streams < 4) cut = static_cast<int>(round);
+    }
+  }
+  EXPECT_GT(cut, 0) << "it was not trusted at once";
+  EXPECT_LT(cut, 500) << "nor doubted for good";
+}
+
 TEST_F(BatchQueueTest, IgnoresALongestCallThatNoCallKeeps) {
   BatchQueue bounded{100, {nanoseconds(10), nanoseconds(50)}};
   bounded.record(1, nanoseconds(100));

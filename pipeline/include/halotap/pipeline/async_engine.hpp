@@ -28,7 +28,7 @@ struct AsyncSpec {
   // Kept free at least between the expected end of a call and the earliest deadline in it; 0 or more. It covers what is
   // not the call: a worker that the system wakes late, and taking in the chunks.
   std::chrono::nanoseconds margin = std::chrono::microseconds(50);
-  // How long the worker and a collector that waits sleep between two looks; 0: they never sleep.
+  // How long the worker and a collector that waits sleep between two looks, up to 0.1 s; 0: they never sleep.
   std::chrono::nanoseconds poll = std::chrono::microseconds(20);
   bool own_thread = true;        // halotap-async computes; false: whoever calls step does
   RealtimeSpec realtime = {};    // of that thread
@@ -86,10 +86,10 @@ struct AsyncResult {
 // of caution: of calls of about n streams the longest, which fades by a 64th a call. With n chunks ready and D the
 // earliest of their deadlines a call begins as soon as every stream of the last call is ready again, was skipped or is
 // closed; at D - T(n) - margin at the latest, and when one chunk has waited for max_wait. It takes all n if now + T(n)
-// is not after D; else the k of the earliest deadlines, for the largest k that meets D; and if none does, all: D is
-// lost, and the largest call clears a backlog soonest. With max_call it never takes more than are expected to be done
-// in that time. A stream is waited for until a call goes without it. The margin grows by how late the worker was at
-// such calls, and fades as T does.
+// is not after D; else the k of the earliest deadlines (of equal ones those that wait longest; chunks without a
+// deadline come last), for the largest k that meets D; and if none does, all: D is lost, and the largest call clears a
+// backlog soonest. With max_call it never takes more than are expected to be done in that time. A stream is waited for
+// until a call goes without it. The margin grows by how late the worker was at such calls, and fades as T does.
 //
 // Threads. Of every stream one thread at a time submits [producer] and one collects [consumer], different ones or the
 // same, other ones for other streams. One thread at a time opens. Submitting and collecting are wait-free and allocate,
@@ -108,7 +108,7 @@ class AsyncEngine {
   AsyncEngine& operator=(const AsyncEngine&) = delete;
 
   // Ends the worker when it has finished its call; entries that are not answered by then never are. Whoever waits for
-  // one is told kStopped at once. What was answered can still be collected. [control]
+  // one is told kStopped when it looks next. What was answered can still be collected. [control]
   void stop() noexcept;
 
   // Opens a fresh stream. kNoFreeStream while as many as there is room for are open or closed but not collected to the
