@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstring>
 #include <future>
-#include <mutex>
 #include <new>
 #include <string>
 #include <system_error>
@@ -484,7 +483,8 @@ struct AsyncEngine::Impl {
   std::atomic<bool> failed{false};
   std::atomic<bool> stopped{false};
   RealtimeGrant grant;
-  std::mutex stopping;  // who joins it
+  enum class Joining : std::uint8_t { kNobody, kSomebody, kDone };
+  std::atomic<Joining> joining{Joining::kNobody};
   std::thread thread;
 };
 
@@ -504,9 +504,16 @@ AsyncEngine::AsyncEngine(const Model& model, const AsyncSpec& spec) {
 AsyncEngine::~AsyncEngine() { stop(); }
 
 void AsyncEngine::stop() noexcept {
-  impl_->stopped.store(true, std::memory_order_relaxed);
-  const std::lock_guard alone(impl_->stopping);
-  if (impl_->thread.joinable()) impl_->thread.join();
+  Impl& impl = *impl_;
+  impl.stopped.store(true, std::memory_order_relaxed);
+  auto nobody = Impl::Joining::kNobody;
+  if (impl.joining.compare_exchange_strong(nobody, Impl::Joining::kSomebody)) {
+    if (impl.thread.joinable()) impl.thread.join();
+    impl.joining.store(Impl::Joining::kDone);
+    impl.joining.notify_all();
+  } else {
+    impl.joining.wait(Impl::Joining::kSomebody);
+  }
 }
 
 Status AsyncEngine::open(StreamId& stream) noexcept HALOTAP_NONBLOCKING {

@@ -370,6 +370,16 @@ TEST(AsyncEngineThread, HasANameAndTheSchedulingThatWasAskedFor) {
 }
 
 // With a thread of its own and nobody at its other end.
+TEST(AsyncEngineThread, MayBeStoppedByTwoThreadsAtOnce) {
+  const Model model = test::lookahead_model(1);
+  for (int i = 0; i < 50; ++i) {
+    AsyncEngine engine(model, {.engine = {.backend = Backend::kCpu, .max_chunk_frames = 10}});
+    std::thread other([&] { engine.stop(); });
+    engine.stop();
+    other.join();
+  }
+}
+
 TEST(AsyncEngineThread, EndsWithChunksInFlightAndCollectorsWaiting) {
   for (int round = 0; round < 20; ++round) {
     AsyncEngine engine(test::lookahead_model(1),
