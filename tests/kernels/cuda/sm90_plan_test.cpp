@@ -106,6 +106,7 @@ TEST(Sm90Plan, FitsAndAlignsWhateverTheLayer) {
     Random random(seed);
     LayerSpec spec = spec_of(16 * draw(random, 1, toss(random) ? 8 : 64), 16 * draw(random, 1, 64),
                              draw(random, 1, draw(random, 1, 40)), draw(random, 1, draw(random, 1, 80)));
+    if (seed % 10 == 0) spec.dilation = 32 * draw(random, 1, 2);  // a ring's
     if (spec.halo_frames() % 2 == 0 && toss(random)) spec.padding = Padding::kSame;
     const auto element = static_cast<Element>(draw(random, 0, 2));
     const auto plan = sm90_plan(spec, {static_cast<Math>(draw(random, 0, 3)), element, element});
