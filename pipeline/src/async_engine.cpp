@@ -135,14 +135,23 @@ std::int64_t output_room(const Model& model, const AsyncSpec& spec) {
   return std::max(spec.engine.max_chunk_frames, model.stack->lookahead_frames());
 }
 
-// Refuses what this machine can never hold before it is allocated: the system would promise it.
-void require_memory(const Model& model, const AsyncSpec& spec) {
-  const auto in = static_cast<double>(Samples::area_of(model.stack->in_channels(), spec.engine.max_chunk_frames));
-  const auto out = static_cast<double>(Samples::area_of(model.stack->out_channels(), output_room(model, spec)));
+// Bytes of both rings and of what is kept beside them.
+double bytes_of_rings(const Model& model, const AsyncSpec& spec) {
+  const auto area = [](std::int64_t channels, std::int64_t room) {
+    return sizeof(float) * static_cast<double>(Samples::area_of(channels, room));
+  };
+  const double input = area(model.stack->in_channels(), spec.engine.max_chunk_frames);
+  const double output = area(model.stack->out_channels(), output_room(model, spec));
   const auto places = static_cast<double>(spec.in_flight);
-  const double bytes =
-      static_cast<double>(spec.engine.max_streams) * (sizeof(float) * (places * in + (places + 1) * out) +
-                                                      places * static_cast<double>(sizeof(Entry) + sizeof(Answer)));
+  constexpr std::size_t kPlace = sizeof(Entry) + sizeof(Answer);
+  constexpr std::size_t kSlot = 4 * sizeof(std::uint64_t) + 2 * sizeof(std::uint32_t) + sizeof(ProducerLane) +
+                                sizeof(WorkerLane) + sizeof(ConsumerLane) + sizeof(StreamChunk) +
+                                2 * sizeof(BatchQueue::Chunk);
+  return static_cast<double>(spec.engine.max_streams) * (places * (input + kPlace) + (places + 1) * output + kSlot);
+}
+
+// Refuses what this machine can never hold before it is allocated: the system would promise it.
+void require_memory(double bytes) {
   if (bytes <= memory_bytes()) return;
   char text[64];
   std::snprintf(text, sizeof text, "%.3g GiB, got %.3g GiB", memory_bytes() / (1 << 30), bytes / (1 << 30));
@@ -445,18 +454,11 @@ struct AsyncEngine::Impl {
     return given.status;
   }
 
-  std::size_t bytes() const {
-    const std::size_t a_place = sizeof(Entry) + sizeof(Answer);
-    const std::size_t a_slot = 3 * sizeof(std::uint64_t) + sizeof(std::uint32_t) + sizeof(ProducerLane) +
-                               sizeof(WorkerLane) + sizeof(ConsumerLane) + sizeof(StreamChunk) +
-                               2 * sizeof(BatchQueue::Chunk) + sizeof(std::uint64_t) + sizeof(std::uint32_t);
-    return inputs.bytes() + outputs.bytes() + slots * (places * a_place + a_slot);
-  }
-
   const AsyncSpec spec;
   const Clock& clock;
   const std::uint64_t places;  // of entries a stream; outputs have one more
   const std::size_t slots;
+  std::size_t bytes = 0;  // of the rings and what is beside them
   Engine engine;
   Samples inputs;
   Samples outputs;
@@ -490,9 +492,11 @@ struct AsyncEngine::Impl {
 
 AsyncEngine::AsyncEngine(const Model& model, const AsyncSpec& spec) {
   check(model, spec);
-  require_memory(model, spec);
+  const double bytes = bytes_of_rings(model, spec);
+  require_memory(bytes);
   try {
     impl_ = std::make_unique<Impl>(model, spec);
+    impl_->bytes = static_cast<std::size_t>(bytes);
   } catch (const std::bad_alloc&) {
     throw ConfigError("in_flight, max_chunk_frames and max_streams: the rings of " +
                       std::to_string(spec.engine.max_streams) + " streams of model '" + model.name +
@@ -629,6 +633,6 @@ AsyncCounters AsyncEngine::counters() const noexcept { return impl_->published.l
 std::uint64_t AsyncEngine::refused_full() const noexcept {
   return impl_->refused_full.load(std::memory_order_relaxed);  // one number
 }
-std::size_t AsyncEngine::ring_bytes() const noexcept { return impl_->bytes(); }
+std::size_t AsyncEngine::ring_bytes() const noexcept { return impl_->bytes; }
 
 }  // namespace halotap::pipeline

@@ -18,7 +18,8 @@ namespace halotap::pipeline {
 //     when        as soon as every stream of the last call is ready again, was skipped or is closed; at
 //                 D - T(n) - margin at the latest, and when one of them has waited for long enough
 //     which       all n, if now + T(n) <= D;
-//                 else the k earliest by deadline, k the largest with now + T(k) <= D;
+//                 else the k earliest by deadline, of equal ones those that have waited longest, k the largest with
+//                 now + T(k) <= D;
 //                 else all n: the earliest cannot be saved, and the largest call clears a backlog soonest
 //
 // where with a longest call n is at most the largest m with T(m) <= that, if there is one, and again the earliest by

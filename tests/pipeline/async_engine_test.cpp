@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -370,6 +371,30 @@ TEST(AsyncEngineThread, HasANameAndTheSchedulingThatWasAskedFor) {
 }
 
 // With a thread of its own and nobody at its other end.
+TEST(AsyncEngineThread, NeverTakesAnOldIdForTheSlotsNextStream) {
+  const Model model = test::lookahead_model(1);
+  AsyncEngine engine(model, {.engine = {.backend = Backend::kCpu, .max_chunk_frames = 10}, .own_thread = false});
+  std::atomic<std::uint32_t> ended{0};  // generation of the slot's last stream whose end was collected
+  std::atomic<bool> over{false};
+  std::int64_t taken = 0;
+  std::thread late([&] {
+    while (!over) taken += engine.skip({0, ended}) == Status::kUnknownStream ? 0 : 1;
+  });
+  for (int i = 0; i < 20'000; ++i) {
+    StreamId stream;
+    ASSERT_EQ(engine.open(stream), Status::kOk);
+    ASSERT_EQ(engine.close(stream), Status::kOk);
+    engine.step();
+    AsyncResult result;
+    ASSERT_EQ(engine.try_collect(stream, kNow, result), Status::kOk);
+    ASSERT_EQ(result.kind, EntryKind::kClose);
+    ended = stream.generation;
+  }
+  over = true;
+  late.join();
+  EXPECT_EQ(taken, 0);
+}
+
 TEST(AsyncEngineThread, MayBeStoppedByTwoThreadsAtOnce) {
   const Model model = test::lookahead_model(1);
   for (int i = 0; i < 50; ++i) {

@@ -371,7 +371,7 @@ __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Laun
   const Sm90Plan& plan = launch.plan;
   const int row = own.row();
   const int channel = first_channel + row;
-  const int padded = min(args.in_padded - first_channel, Tile::kPassChannels);
+  const int padded = min(args.in_padded - first_channel, Tile::kPassChannels);  // 16, 32, 64 or 128
   const int term_bytes = padded / 8 * kStrideBytes;
   const auto activate_all = [&](auto activation) {
 #pragma unroll

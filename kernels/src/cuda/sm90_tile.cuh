@@ -83,12 +83,6 @@ struct PassPlace {
   __device__ __forceinline__ int first_channel() const { return kWide ? pass * Tile::kPassChannels : 0; }
 };
 
-// The channels of that pass, padded: 16, 32, 64 or 128.
-template <bool kWide>
-__device__ __forceinline__ int pass_padded(const BlockArgs& args, int first_channel) {
-  return kWide ? min(args.in_padded - first_channel, Tile::kPassChannels) : args.in_padded;
-}
-
 // The tiles of this block: every gridDim.x-th. So what all blocks read and write at one time lies side by side in
 // memory, in whole pages.
 struct TileRange {
