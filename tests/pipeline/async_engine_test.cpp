@@ -374,23 +374,22 @@ TEST(AsyncEngineThread, HasANameAndTheSchedulingThatWasAskedFor) {
 TEST(AsyncEngineThread, NeverTakesAnOldIdForTheSlotsNextStream) {
   const Model model = test::lookahead_model(1);
   AsyncEngine engine(model, {.engine = {.backend = Backend::kCpu, .max_chunk_frames = 10}, .own_thread = false});
-  std::atomic<std::uint32_t> ended{0};  // generation of the slot's last stream whose end was collected
-  std::atomic<bool> over{false};
+  std::atomic<std::uint32_t> closed{0};  // the generation of the slot's last stream that was closed
   std::int64_t taken = 0;
-  std::thread late([&] {
-    while (!over) taken += engine.skip({0, ended}) == Status::kUnknownStream ? 0 : 1;
+  std::jthread late([&](const std::stop_token& over) {
+    while (!over.stop_requested()) taken += engine.skip({0, closed}) == Status::kUnknownStream ? 0 : 1;
   });
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 100'000; ++i) {
     StreamId stream;
     ASSERT_EQ(engine.open(stream), Status::kOk);
     ASSERT_EQ(engine.close(stream), Status::kOk);
+    closed = stream.generation;
     engine.step();
     AsyncResult result;
     ASSERT_EQ(engine.try_collect(stream, kNow, result), Status::kOk);
     ASSERT_EQ(result.kind, EntryKind::kClose);
-    ended = stream.generation;
   }
-  over = true;
+  late.request_stop();
   late.join();
   EXPECT_EQ(taken, 0);
 }
