@@ -3,6 +3,7 @@
 #ifdef HALOTAP_HAVE_PORTAUDIO
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "portaudio/port_audio.hpp"
 #include "realtime/thread_name.hpp"

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "halotap/pipeline/model.hpp"
 #include "safetensors.hpp"

@@ -11,6 +11,7 @@
 #include <span>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
 #include "json_reader.hpp"
 

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iomanip>
 #include <set>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "regular_file.hpp"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <regex>
+#include <utility>
 
 #include "program.hpp"
 #include "scratch_folder.hpp"

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "program.hpp"
 #include "scratch_folder.hpp"
 

@@ -5,8 +5,10 @@
 
 #include <bitset>
 #include <cstdlib>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "random_stack.hpp"

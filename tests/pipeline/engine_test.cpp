@@ -7,6 +7,7 @@
 #include <cstring>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "pipeline/test_model.hpp"
 

@@ -1,9 +1,11 @@
 // Stages behind an engine, seen through the pipeline.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "halotap/pipeline/pipeline.hpp"

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <utility>
 
 #include "portaudio/alsa_check.hpp"
 

@@ -2,7 +2,9 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "halotap/io/realtime.hpp"
 

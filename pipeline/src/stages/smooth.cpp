@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "stages/stage_values.hpp"

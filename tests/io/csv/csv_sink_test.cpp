@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "captured_output.hpp"
 #include "expect_error.hpp"

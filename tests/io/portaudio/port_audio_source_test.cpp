@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "expect_error.hpp"
 #include "halotap/io/devices.hpp"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 
 #include "cuda/host_pass_device.hpp"
 #include "random_stack.hpp"

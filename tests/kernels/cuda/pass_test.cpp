@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 #include "halotap/kernels/executor.hpp"
 #include "random_stack.hpp"

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "halotap/pipeline/built_in_stages.hpp"
 #include "pipeline/stages/run_stage.hpp"
 
