@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
