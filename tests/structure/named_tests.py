@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every test that docs/architecture.md names, as `Suite.Name`, is in the sources.
+"""Checks that every test that a document names, as `Suite.Name`, is in the sources.
 
     named_tests.py [ROOT]
 """
@@ -23,12 +23,21 @@ def tests_in(root):
     return found
 
 
+def names_in(root):
+    """Every test that the documents name, with the first of them that does."""
+    found = {}
+    for file in sorted([*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("bench/*.md")]):
+        for name in NAMED.findall(file.read_text(encoding="utf-8")):
+            found.setdefault(name, file.relative_to(root))
+    return found
+
+
 def main(arguments):
     root = Path(arguments[0] if arguments else Path(__file__).parents[2])
-    named = set(NAMED.findall((root / "docs/architecture.md").read_text(encoding="utf-8")))
-    missing = sorted(named - tests_in(root))
+    named = names_in(root)
+    missing = sorted(named.keys() - tests_in(root))
     for name in missing:
-        print(f"docs/architecture.md names {name}, and there is no such test")
+        print(f"{named[name]} names {name}, and there is no such test")
     print(f"{len(named)} tests named, {len(missing)} missing")
     return 1 if missing or not named else 0
 
