@@ -47,6 +47,20 @@ std::size_t BatchQueue::count_at(Instant now) const noexcept {
   return in_time == 0 ? most : in_time;
 }
 
+// Among the first `count` chunks, which are about to be taken.
+void BatchQueue::admit_longest_waiting(std::size_t count, Instant now) noexcept {
+  const auto end = chunks_.begin() + static_cast<std::ptrdiff_t>(count);
+  const auto waiting = std::min_element(end, chunks_.end(), [](const Chunk& a, const Chunk& b) {
+    return std::pair(a.deadline != Instant::max(), a.waits_until) <
+           std::pair(b.deadline != Instant::max(), b.waits_until);
+  });
+  if (waiting->deadline != Instant::max() || waiting->waits_until > now) return;
+  const auto latest =
+      std::max_element(chunks_.begin(), end, [](const Chunk& a, const Chunk& b) { return a.deadline < b.deadline; });
+  if (latest->deadline == Instant::max()) return;  // all that have one are taken
+  if (count > 1 || now + 2 * times_.estimate(1) <= latest->deadline) std::swap(*latest, *waiting);
+}
+
 const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HALOTAP_NONBLOCKING {
   taken_.clear();
   if (chunks_.empty()) return taken_;
@@ -61,6 +75,7 @@ const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HAL
     std::nth_element(chunks_.begin(), end, chunks_.end(), [](const Chunk& a, const Chunk& b) {
       return std::tie(a.deadline, a.waits_until, a.slot) < std::tie(b.deadline, b.waits_until, b.slot);
     });
+    admit_longest_waiting(count, now);
     times_.doubt(chunks_.size());
     taken_.assign(chunks_.begin(), end);  // within what was reserved
     chunks_.erase(chunks_.begin(), end);

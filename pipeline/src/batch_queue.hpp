@@ -19,7 +19,9 @@ namespace halotap::pipeline {
 //                 D - T(n) - margin at the latest, and when one of them has waited for long enough
 //     which       all n, if now + T(n) <= D;
 //                 else the k earliest by deadline, of equal ones those that have waited longest, k the largest with
-//                 now + T(k) <= D;
+//                 now + T(k) <= D; and where a chunk without a deadline (the end of time) would be left behind that
+//                 has waited for long enough, it has the place of the latest of these deadlines (the only one's if
+//                 that can wait for another such call)
 //                 else all n: the earliest cannot be saved, and the largest call clears a backlog soonest
 //
 // where with a longest call n is at most the largest m with T(m) <= that, if there is one, and again the earliest by
@@ -71,6 +73,7 @@ class BatchQueue {
 
  private:
   void note(const Chunk& chunk) noexcept;
+  void admit_longest_waiting(std::size_t count, Instant now) noexcept;
   // How many a call that begins now takes.
   std::size_t count_at(Instant now) const noexcept;
 

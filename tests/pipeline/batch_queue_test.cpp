@@ -186,6 +186,39 @@ TEST_F(BatchQueueTest, LeavesNobodyBehindForEverWhereDeadlinesAreEqual) {
   EXPECT_GE(*std::min_element(calls.begin(), calls.end()), 30) << "of 40 if they were alike";
 }
 
+// Calls of two, and always two with a deadline.
+TEST_F(BatchQueueTest, TakesAChunkWithoutADeadlineOnceItHasWaitedForLongEnough) {
+  BatchQueue bounded{100, {nanoseconds(10), nanoseconds(250)}};
+  for (std::size_t n = 1; n <= 5; ++n) bounded.record(n, nanoseconds(100 * static_cast<std::int64_t>(n)));
+  bounded.add({Instant::max(), at(1'000), 3});
+  bounded.add({Instant::max(), at(900), 4});
+  for (std::uint32_t slot = 1; slot <= 2; ++slot) bounded.add({at(5'000 + slot), at(100), slot});
+  const auto take_at = [&](std::int64_t now) {
+    Slots slots;
+    for (const BatchQueue::Chunk& chunk : std::vector(bounded.take(at(now)))) {
+      slots.push_back(chunk.slot);
+      if (chunk.slot <= 2) bounded.add({at(5'000 + now + chunk.slot), at(now + 100), chunk.slot});
+    }
+    std::sort(slots.begin(), slots.end());
+    return slots;
+  };
+  EXPECT_EQ(take_at(899), (Slots{1, 2}));
+  EXPECT_EQ(take_at(900), (Slots{1, 4})) << "the later of the two deadlines waits";
+  EXPECT_EQ(take_at(999), (Slots{1, 2}));
+  EXPECT_EQ(take_at(1'000), (Slots{1, 3}));
+}
+
+TEST_F(BatchQueueTest, LeavesACallOfOneToADeadlineThatCannotWaitForAnother) {
+  queue.record(1, nanoseconds(100));
+  queue.record(2, nanoseconds(500));
+  add(199, 1);
+  queue.add({Instant::max(), at(0), 2});
+  EXPECT_EQ(take(0), (Slots{1}));
+  add(200, 1);
+  EXPECT_EQ(take(0), (Slots{2}));
+  EXPECT_EQ(take(100), (Slots{1}));
+}
+
 TEST_F(BatchQueueTest, GoesBackToLargeCallsAfterOneThatWasHeldUp) {
   queue.record(1, nanoseconds(100));
   queue.record(4, nanoseconds(200));
