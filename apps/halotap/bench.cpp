@@ -49,6 +49,7 @@ struct BenchOptions {
   std::int64_t chunk_frames = 64;
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
+  CudaOptions cuda;
   pipeline::SampleType samples = pipeline::SampleType::kFloat32;  // in a card's memory; block only
   double seconds = 2;
   bool json = false;
@@ -194,12 +195,14 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
   const std::vector<float> input = random_samples<float>(options.streams * in_samples, 1, random);
   std::vector<float> output(static_cast<std::size_t>(options.streams * out_samples));
 
+  const pipeline::CudaSpec cuda = options.cuda.over({}, options.backend);
   pipeline::Engine engine;
   engine.prepare(model, {.backend = options.backend,
                          .precision = options.precision,
                          .max_streams = options.streams,
                          .max_chunk_frames = options.chunk_frames,
-                         .fallback = pipeline::Fallback::kNone});
+                         .fallback = pipeline::Fallback::kNone,
+                         .cuda = cuda});
   say_choice(engine);
   std::vector<pipeline::StreamChunk> chunks(static_cast<std::size_t>(options.streams));
   pipeline::Status status = pipeline::Status::kOk;
@@ -259,6 +262,7 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
   } else {
     json["bytes"] = bytes;
     json["gbytes_per_s"] = gbytes_per_s;
+    json["cuda_wait"] = to_string(cuda.wait);
     measure_on_device(options, model, json);
   }
   json["noise_max_us"] = measure_noise_us();
@@ -323,17 +327,14 @@ ExitCode bench_stack(BenchOptions options) {
   return ExitCode::kDone;
 }
 
-CLI::Option* add_count(CLI::App& app, const std::string& name, std::int64_t& count, std::int64_t most,
+CLI::Option* add_shape(CLI::App& app, const std::string& name, std::int64_t& count, std::int64_t most,
                        const std::string& help) {
-  return app.add_option(name, count, help)
-      ->check(CLI::Range(std::int64_t{1}, most).description(""))
-      ->type_name("N")
-      ->capture_default_str()
-      ->group("Shape");
+  return add_count(app, name, count, {1, most}, help)->default_str(std::to_string(count))->group("Shape");
 }
 
 void add_measuring_options(CLI::App& app, BenchOptions& options) {
   add_backend_options(app, options.backend, options.precision);
+  add_cuda_options(app, options.cuda);
   add_value(app, "--seconds", options.seconds, parse_seconds, "S", "a number from 0.001 to 3600",
             "Time to measure for, after a tenth of it as warm-up")
       ->default_str(format_number(options.seconds));
@@ -378,16 +379,14 @@ void add_bench(CLI::App& app, Command& chosen) {
   block->chunk_frames = 2048;
   block->dilations = {2};
   CLI::App* block_command = command->add_subcommand("block", "One layer over a batch, each recording as one chunk");
-  add_count(*block_command, "--batch", block->streams, std::int64_t{1} << 20, "Recordings");
-  add_count(*block_command, "--channels", block->channels, kernels::kMaxChannels, "Input channels");
-  block_command
-      ->add_option("--out-channels", block->out_channels, "Output channels; as many as --channels when not given")
-      ->check(CLI::Range(std::int64_t{1}, kernels::kMaxChannels).description(""))
-      ->type_name("N")
+  add_shape(*block_command, "--batch", block->streams, std::int64_t{1} << 20, "Recordings");
+  add_shape(*block_command, "--channels", block->channels, kernels::kMaxChannels, "Input channels");
+  add_count(*block_command, "--out-channels", block->out_channels, {1, kernels::kMaxChannels},
+            "Output channels; as many as --channels when not given")
       ->group("Shape");
-  add_count(*block_command, "--kernel", block->kernel_size, kernels::kMaxKernelSize, "Taps");
-  add_count(*block_command, "--dilation", block->dilations.front(), kernels::kMaxHaloFrames, "Frames between taps");
-  add_count(*block_command, "--frames", block->chunk_frames, kMaxNumbers, "Frames a recording");
+  add_shape(*block_command, "--kernel", block->kernel_size, kernels::kMaxKernelSize, "Taps");
+  add_shape(*block_command, "--dilation", block->dilations.front(), kernels::kMaxHaloFrames, "Frames between taps");
+  add_shape(*block_command, "--frames", block->chunk_frames, kMaxNumbers, "Frames a recording");
   add_measuring_options(*block_command, *block);
   add_value(*block_command, "--samples", block->samples, parse_samples, "fp32|bf16|fp16", "fp32, bf16 or fp16",
             "Samples in the card's memory, for kernel_cold_us and what is beside it")
@@ -401,10 +400,10 @@ void add_bench(CLI::App& app, Command& chosen) {
   const auto stack = std::make_shared<BenchOptions>();
   stack->dilations = {1, 2, 4, 8};
   CLI::App* stack_command = command->add_subcommand("stack", "A stack of layers, streaming chunk after chunk");
-  CLI::Option* layers = add_count(*stack_command, "--layers", stack->layers, kernels::kMaxLayers, "Layers");
+  CLI::Option* layers = add_shape(*stack_command, "--layers", stack->layers, kernels::kMaxLayers, "Layers");
   CLI::Option* channels =
-      add_count(*stack_command, "--channels", stack->channels, kernels::kMaxChannels, "Channels of every layer");
-  CLI::Option* kernel = add_count(*stack_command, "--kernel", stack->kernel_size, kernels::kMaxKernelSize, "Taps");
+      add_shape(*stack_command, "--channels", stack->channels, kernels::kMaxChannels, "Channels of every layer");
+  CLI::Option* kernel = add_shape(*stack_command, "--kernel", stack->kernel_size, kernels::kMaxKernelSize, "Taps");
   CLI::Option* dilations = add_value(*stack_command, "--dilations", stack->dilations, parse_dilations, "N,N,...",
                                      "whole numbers above 0 with commas between",
                                      "Frames between taps, a layer each, repeated from the front")
@@ -417,8 +416,8 @@ void add_bench(CLI::App& app, Command& chosen) {
       ->excludes(kernel)
       ->excludes(dilations)
       ->group("Shape");
-  add_count(*stack_command, "--chunk", stack->chunk_frames, kMaxChunkFrames, "Frames a chunk");
-  add_count(*stack_command, "--streams", stack->streams, std::int64_t{1} << 20, "Streams in one call");
+  add_shape(*stack_command, "--chunk", stack->chunk_frames, kMaxChunkFrames, "Frames a chunk");
+  add_shape(*stack_command, "--streams", stack->streams, std::int64_t{1} << 20, "Streams in one call");
   add_measuring_options(*stack_command, *stack);
   stack_command->footer(std::string(kFigures) +
                         "Example:\n"

@@ -25,6 +25,7 @@ struct InspectOptions {
   std::string model_file;
   std::int64_t chunk_frames = kDefaultChunkFrames;
   std::int64_t streams = 1;
+  CudaOptions cuda;
   bool json = false;
 };
 
@@ -138,7 +139,9 @@ void print_text(const pipeline::Model& model, const pipeline::Engine& engine) {
 ExitCode inspect(const InspectOptions& options) {
   const pipeline::Model model = pipeline::load_model(options.model_file);
   pipeline::Engine engine;
-  engine.prepare(model, {.max_streams = options.streams, .max_chunk_frames = options.chunk_frames});
+  engine.prepare(model, {.max_streams = options.streams,
+                         .max_chunk_frames = options.chunk_frames,
+                         .cuda = options.cuda.over({}, pipeline::Backend::kAuto)});
   if (options.json) {
     print_json(model, engine);
   } else {
@@ -153,14 +156,12 @@ void add_inspect(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Show what a model is and what it costs");
   command->add_option("model", options->model_file, "Model file")->required()->type_name("M.yaml");
-  command->add_option("--chunk", options->chunk_frames, "Frames a chunk, for what backend auto is")
-      ->check(CLI::Range(std::int64_t{1}, kMaxChunkFrames).description(""))
-      ->capture_default_str()
-      ->type_name("N");
-  command->add_option("--streams", options->streams, "Streams side by side, likewise")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20).description(""))
-      ->capture_default_str()
-      ->type_name("N");
+  add_count(*command, "--chunk", options->chunk_frames, {1, kMaxChunkFrames},
+            "Frames a chunk, for what backend auto is")
+      ->default_str(std::to_string(options->chunk_frames));
+  add_count(*command, "--streams", options->streams, {1, std::int64_t{1} << 20}, "Streams side by side, likewise")
+      ->default_str(std::to_string(options->streams));
+  add_cuda_options(*command, options->cuda);
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(
       "Receptive field: frames of input that reach one output frame. Lookahead: frames of future input among them.\n"

@@ -28,8 +28,8 @@ std::optional<pipeline::ChunkSchedule> parse_chunks(std::string_view text) {
     if (!seed) return std::nullopt;
     return pipeline::ChunkSchedule{kRandomChunkFrames, seed};
   }
-  const auto frames = parse_number<std::int64_t>(text);
-  if (!frames || *frames < 1 || *frames > kMaxChunkFrames) return std::nullopt;
+  const auto frames = parse_count(text, {1, kMaxChunkFrames});
+  if (!frames) return std::nullopt;
   return pipeline::ChunkSchedule{*frames, std::nullopt};
 }
 
@@ -63,6 +63,11 @@ std::optional<double> parse_seconds(std::string_view text) {
 std::optional<double> parse_tolerance(std::string_view text) {
   const auto number = parse_number<double>(text);
   return number && std::isfinite(*number) && *number >= 0 ? number : std::nullopt;
+}
+
+std::optional<std::int64_t> parse_count(std::string_view text, CountRange range) {
+  const auto count = parse_number<std::int64_t>(text);
+  return count && *count >= range.least && *count <= range.most ? count : std::nullopt;
 }
 
 std::optional<std::vector<std::int64_t>> parse_dilations(std::string_view text) {

@@ -31,6 +31,14 @@ std::optional<double> parse_tolerance(std::string_view text);
 // "1,2,4,8": each at least 1.
 std::optional<std::vector<std::int64_t>> parse_dilations(std::string_view text);
 
+// From the first to the last.
+struct CountRange {
+  std::int64_t least = 1;
+  std::int64_t most = 1;
+};
+// Decimal digits alone, within the range.
+std::optional<std::int64_t> parse_count(std::string_view text, CountRange range);
+
 // Adds the option `name`, whose text `parse` turns into `value`; `metavar` stands for the text in --help. A text that
 // `parse` refuses throws ConfigError naming the option, what it takes (`expected`) and what it got.
 template <typename Value, typename Parse>
@@ -42,6 +50,15 @@ CLI::Option* add_value(CLI::App& app, const std::string& name, Value& value, Par
     value = *parsed;
   };
   return app.add_option_function<std::string>(name, store, help)->type_name(metavar);
+}
+
+// Likewise for a whole number.
+template <typename Value>
+CLI::Option* add_count(CLI::App& app, const std::string& name, Value& value, CountRange range,
+                       const std::string& help) {
+  return add_value(
+      app, name, value, [range](std::string_view text) { return parse_count(text, range); }, "N",
+      "a whole number from " + std::to_string(range.least) + " to " + std::to_string(range.most), help);
 }
 
 }  // namespace halotap::apps

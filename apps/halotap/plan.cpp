@@ -78,6 +78,7 @@ std::vector<std::unique_ptr<io::Sink>> open_devices(const std::vector<std::strin
 Plan make_plan(const PlanOptions& options) {
   const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
   check_budget(config);
+  say_unused(options.pipeline_file, config.backend, config.cuda);
   const pipeline::Model model = pipeline::load_model(config.model_file);
   Plan plan;
   plan.budget = config.latency;

@@ -69,7 +69,8 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
                          .max_chunk_frames = std::max<std::int64_t>(frames, 1),
                          .worker_threads = options.worker_threads,
                          .fallback = options.fallback.value_or(pipeline::Fallback::kCpu),
-                         .auto_chunk_frames = options.auto_chunk_frames});
+                         .auto_chunk_frames = options.auto_chunk_frames,
+                         .cuda = options.cuda});
   say_choice(engine);
   const std::int64_t in_channels = engine.in_channels();
   const std::int64_t out_channels = engine.out_channels();
@@ -125,6 +126,7 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
   pipeline_spec.worker_threads = options.worker_threads;
   pipeline_spec.fallback = options.fallback.value_or(pipeline::Fallback::kCpu);
   pipeline_spec.auto_chunk_frames = options.auto_chunk_frames;
+  pipeline_spec.cuda = options.cuda;
   pipeline_spec.stages = subject.stages;
   pipeline::Pipeline pipeline(subject.model, pipeline_spec);
   say_choice(pipeline.engine());
@@ -144,6 +146,24 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
 
 }  // namespace
 
+pipeline::CudaSpec CudaOptions::over(pipeline::CudaSpec spec, pipeline::Backend backend) const {
+  if (backend == pipeline::Backend::kCpu) {
+    const char* given = invocation          ? "--cuda-invocation"
+                        : wait              ? "--cuda-wait"
+                        : resident_clusters ? "--cuda-resident-clusters"
+                                            : nullptr;
+    if (given != nullptr) throw pipeline::ConfigError(std::string(given) + ": expected backend cuda or auto, got cpu");
+  }
+  spec.invocation = invocation.value_or(spec.invocation);
+  spec.wait = wait.value_or(spec.wait);
+  spec.resident_clusters = resident_clusters.value_or(spec.resident_clusters);
+  if (resident_clusters && spec.invocation != pipeline::CudaInvocation::kResident) {
+    throw pipeline::ConfigError("--cuda-resident-clusters: expected --cuda-invocation resident, got " +
+                                std::string(to_string(spec.invocation)));
+  }
+  return spec;
+}
+
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision) {
   add_value(app, "--backend", backend, pipeline::parse_backend, "auto|cpu|cuda", "auto, cpu or cuda",
             "What computes; auto is the faster one for this model, timed once and then remembered")
@@ -155,12 +175,28 @@ void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Pr
       ->group("Engine");
 }
 
+void add_cuda_options(CLI::App& app, CudaOptions& options) {
+  const pipeline::CudaSpec spec;
+  constexpr const char* kGroup = "Card (backend cuda)";
+  add_value(app, "--cuda-invocation", options.invocation, pipeline::parse_cuda_invocation, "layers|launch|resident",
+            "layers, launch or resident",
+            "A kernel a layer; one for the stack, launched for each call; or one that stays on the card")
+      ->default_str(std::string(to_string(spec.invocation)))
+      ->group(kGroup);
+  add_value(app, "--cuda-wait", options.wait, pipeline::parse_wait, "spin|yield|block", "spin, yield or block",
+            "What the thread does between two looks at the card: nothing, let others run, or sleep")
+      ->default_str(std::string(to_string(spec.wait)))
+      ->group(kGroup);
+  add_count(app, "--cuda-resident-clusters", options.resident_clusters, {1, pipeline::kMaxResidentClusters},
+            "What a resident kernel keeps of the card, in clusters of up to 8 processors")
+      ->default_str(std::to_string(spec.resident_clusters))
+      ->group(kGroup);
+}
+
 void add_workers_option(CLI::App& app, std::int64_t& worker_threads) {
-  app.add_option("--workers", worker_threads,
-                 "Threads that share the streams of a recording with this one; results do not depend on it")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{256}).description(""))
-      ->capture_default_str()
-      ->type_name("N")
+  add_count(app, "--workers", worker_threads, {0, 256},
+            "Threads that share the streams of a recording with this one; results do not depend on it")
+      ->default_str(std::to_string(worker_threads))
       ->group("Engine");
 }
 
@@ -194,11 +230,22 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
       ->group("Engine");
   add_backend_options(app, options.backend, options.precision);
   add_workers_option(app, options.worker_threads);
+  add_cuda_options(app, options.cuda_options);
 }
 
 void say_choice(const pipeline::Engine& engine) {
   if (!engine.choice().figures && !engine.choice().is_without_card) return;
   say("backend " + std::string(to_string(engine.backend())) + ": " + engine.choice().reason);
+}
+
+void say_unused(const std::string& pipeline_file, pipeline::Backend backend, const pipeline::CudaSpec& cuda) {
+  if (backend == pipeline::Backend::kCpu && cuda != pipeline::CudaSpec{}) {
+    say(pipeline_file + ": model.cuda is not used: the backend is cpu");
+  } else if (cuda.invocation != pipeline::CudaInvocation::kResident &&
+             cuda.resident_clusters != pipeline::CudaSpec{}.resident_clusters) {
+    say(pipeline_file + ": model.cuda.resident_clusters is not used: the invocation is " +
+        std::string(to_string(cuda.invocation)));
+  }
 }
 
 std::string describe_schemes() {
@@ -217,6 +264,7 @@ Subject load_subject(ProcessingOptions& options) {
     if (!options.is_given("--backend")) options.backend = config.backend;
     if (!options.is_given("--precision")) options.precision = config.precision;
     if (!options.fallback) options.fallback = config.fallback;
+    options.cuda = config.cuda;
     if (!options.is_given("--chunk")) options.chunks = {.max_frames = config.chunk_frames};
     options.auto_chunk_frames = config.chunk_frames;
     options.model_file = config.model_file.string();
@@ -224,6 +272,8 @@ Subject load_subject(ProcessingOptions& options) {
     subject.input = config.input;
     subject.files.push_back(options.pipeline_file);
   }
+  options.cuda = options.cuda_options.over(options.cuda, options.backend);
+  say_unused(options.pipeline_file, options.backend, options.cuda);
   if (options.model_file.empty()) throw pipeline::ConfigError("expected --model or --pipeline, got neither");
   subject.model = pipeline::load_model(options.model_file);
   for (const auto& file : subject.model.files) subject.files.push_back(file.string());

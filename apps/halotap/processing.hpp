@@ -23,6 +23,16 @@ namespace halotap::apps {
 // Of a pipeline file that does not say.
 inline constexpr std::int64_t kDefaultChunkFrames = 64;
 
+// How a card is asked, where the command line says.
+struct CudaOptions {
+  std::optional<pipeline::CudaInvocation> invocation;
+  std::optional<pipeline::Wait> wait;
+  std::optional<std::int64_t> resident_clusters;
+
+  // These in the place of `spec`'s. Throws ConfigError for one that this backend or that invocation has no use for.
+  pipeline::CudaSpec over(pipeline::CudaSpec spec, pipeline::Backend backend) const;
+};
+
 struct ProcessingOptions {
   std::string model_file;  // one of the two
   std::string pipeline_file;
@@ -31,14 +41,18 @@ struct ProcessingOptions {
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::int64_t worker_threads = 0;
-  std::int64_t auto_chunk_frames = kDefaultChunkFrames;   // what `auto` goes by, however the recording is cut
-  std::optional<pipeline::Fallback> fallback;             // none: the pipeline file's, or the CPU
+  std::int64_t auto_chunk_frames = kDefaultChunkFrames;  // what `auto` goes by, however the recording is cut
+  std::optional<pipeline::Fallback> fallback;            // none: the pipeline file's, or the CPU
+  CudaOptions cuda_options = {};
+  pipeline::CudaSpec cuda = {};                           // what they come to, once the subject is loaded
   bool offline = false;                                   // the whole recording as one chunk, without the ring
   std::function<bool(const std::string&)> is_given = {};  // whether the command line has this option
 };
 
 // --backend and --precision.
 void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Precision& precision);
+// --cuda-invocation, --cuda-wait and --cuda-resident-clusters.
+void add_cuda_options(CLI::App& app, CudaOptions& options);
 // --workers.
 void add_workers_option(CLI::App& app, std::int64_t& worker_threads);
 // --fallback.
@@ -48,6 +62,9 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options);
 
 // One line on what computes and by which figures, where `auto` went by any.
 void say_choice(const pipeline::Engine& engine);
+
+// One line for each setting of `model.cuda` in a pipeline file that does nothing in this run.
+void say_unused(const std::string& pipeline_file, pipeline::Backend backend, const pipeline::CudaSpec& cuda);
 
 // The input and output schemes of this build, for --help.
 std::string describe_schemes();
@@ -60,9 +77,9 @@ struct Subject {
   std::vector<std::string> files;  // what it was read from, so that no output overwrites it
 };
 
-// Reads the options' model, or their pipeline file and its model; backend, precision, fallback and chunks that the
-// command line does not give become those of that file. Throws what the loaders throw, and ConfigError for neither
-// file.
+// Reads the options' model, or their pipeline file and its model; what the command line does not say of backend,
+// precision, fallback, card and chunks is as in that file. Throws what the loaders and CudaOptions::over throw, and
+// ConfigError for neither file.
 Subject load_subject(ProcessingOptions& options);
 
 // Opens the options' input as `model` needs it. Throws what io::open_source throws.

@@ -80,6 +80,7 @@ ExitCode run(const RunOptions& options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
   const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
   check_budget(config);
+  say_unused(options.pipeline_file, config.backend, config.cuda);
   const pipeline::Model model = pipeline::load_model(config.model_file);
   std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
   for (const auto& file : model.files) inputs.push_back(file.string());

@@ -38,6 +38,7 @@ pipeline::PipelineSpec pipeline_spec(const pipeline::PipelineConfig& config, std
   spec.backend = config.backend;
   spec.precision = config.precision;
   spec.fallback = config.fallback;
+  spec.cuda = config.cuda;
   spec.streams = streams;
   spec.chunks.max_frames = config.chunk_frames;
   spec.ring_capacity_frames = frames_in(config.ring_capacity_ms / 1e3, rate_hz);

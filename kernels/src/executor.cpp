@@ -9,6 +9,9 @@ namespace {
 constexpr std::array kPrecisionNames{
     std::pair{Precision::kFp32, std::string_view{"fp32"}}, std::pair{Precision::kTf32, std::string_view{"tf32"}},
     std::pair{Precision::kBf16, std::string_view{"bf16"}}, std::pair{Precision::kFp16, std::string_view{"fp16"}}};
+constexpr std::array kInvocationNames{std::pair{CudaInvocation::kLayers, std::string_view{"layers"}},
+                                      std::pair{CudaInvocation::kLaunch, std::string_view{"launch"}},
+                                      std::pair{CudaInvocation::kResident, std::string_view{"resident"}}};
 
 }  // namespace
 
@@ -21,6 +24,20 @@ std::string_view to_string(Precision precision) {
 
 std::optional<Precision> parse_precision(std::string_view word) {
   for (const auto& [value, name] : kPrecisionNames) {
+    if (name == word) return value;
+  }
+  return std::nullopt;
+}
+
+std::string_view to_string(CudaInvocation invocation) {
+  for (const auto& [value, name] : kInvocationNames) {
+    if (value == invocation) return name;
+  }
+  return "?";
+}
+
+std::optional<CudaInvocation> parse_cuda_invocation(std::string_view word) {
+  for (const auto& [value, name] : kInvocationNames) {
     if (name == word) return value;
   }
   return std::nullopt;

@@ -39,9 +39,9 @@ class Maker {
                        .max_workers = spec.worker_threads + 1,
                        .precision = spec.precision,
                        .now_ns = now_ns,
-                       .pause = pause_of(spec.wait),
-                       .cuda_invocation = spec.cuda_invocation,
-                       .resident_clusters = spec.resident_clusters} {}
+                       .pause = pause_of(spec.cuda.wait),
+                       .cuda_invocation = spec.cuda.invocation,
+                       .resident_clusters = spec.cuda.resident_clusters} {}
 
   ChosenExecutor make() const {
     if (spec_.backend == Backend::kCpu) return on_cpu(make_cpu(), "asked for");
@@ -164,9 +164,10 @@ class Maker {
 
   // What changes a card's figures besides what its description tells.
   std::string how_it_is_asked() const {
-    std::string how = spec_.wait == Wait::kSpin ? "" : spec_.wait == Wait::kYield ? ", yielding" : ", sleeping";
-    if (spec_.cuda_invocation == CudaInvocation::kResident) {
-      how += ", " + std::to_string(spec_.resident_clusters) + " clusters";
+    const CudaSpec& cuda = spec_.cuda;
+    std::string how = cuda.wait == Wait::kSpin ? "" : cuda.wait == Wait::kYield ? ", yielding" : ", sleeping";
+    if (cuda.invocation == CudaInvocation::kResident) {
+      how += ", " + std::to_string(cuda.resident_clusters) + " clusters";
     }
     return how;
   }

@@ -83,6 +83,19 @@ static RealtimeSpec read_realtime(YamlMap realtime) {
   return spec;
 }
 
+static CudaSpec read_cuda(YamlMap cuda) {
+  CudaSpec spec;
+  if (const auto invocation = cuda.optional("invocation")) {
+    spec.invocation = invocation->word({CudaInvocation::kLayers, CudaInvocation::kLaunch, CudaInvocation::kResident});
+  }
+  if (const auto wait = cuda.optional("wait")) spec.wait = wait->word({Wait::kSpin, Wait::kYield, Wait::kBlock});
+  if (const auto clusters = cuda.optional("resident_clusters")) {
+    spec.resident_clusters = clusters->integer(1, kMaxResidentClusters);
+  }
+  cuda.refuse_unknown_keys();
+  return spec;
+}
+
 PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std::vector<std::string>& overrides) {
   YamlFile yaml(file, Fault::kConfig);
   for (const std::string& assignment : overrides) yaml.override_value(assignment);
@@ -104,6 +117,7 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
   if (const auto fallback = model.optional("fallback")) {
     config.fallback = fallback->word({Fallback::kCpu, Fallback::kNone});
   }
+  if (const auto cuda = model.optional("cuda")) config.cuda = read_cuda(cuda->map());
   model.refuse_unknown_keys();
 
   if (const auto frames = root.optional("chunk_frames")) config.chunk_frames = frames->integer(1, kMaxChunkFrames);

@@ -20,13 +20,15 @@ constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxWorkerThreads = 256;
 constexpr std::int64_t kMaxAutoChunkFrames = std::int64_t{1} << 20;
-constexpr std::int64_t kMaxResidentClusters = std::int64_t{1} << 20;
 
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
                                    std::pair{Backend::kCuda, std::string_view{"cuda"}}};
 constexpr std::array kFallbackNames{std::pair{Fallback::kCpu, std::string_view{"cpu"}},
                                     std::pair{Fallback::kNone, std::string_view{"none"}}};
+constexpr std::array kWaitNames{std::pair{Wait::kSpin, std::string_view{"spin"}},
+                                std::pair{Wait::kYield, std::string_view{"yield"}},
+                                std::pair{Wait::kBlock, std::string_view{"block"}}};
 
 void require_range(const char* field, std::int64_t value, std::int64_t most) {
   if (value < 1 || value > most) {
@@ -64,6 +66,20 @@ std::string_view to_string(Fallback fallback) {
 
 std::optional<Fallback> parse_fallback(std::string_view word) {
   for (const auto& [value, name] : kFallbackNames) {
+    if (name == word) return value;
+  }
+  return std::nullopt;
+}
+
+std::string_view to_string(Wait wait) {
+  for (const auto& [value, name] : kWaitNames) {
+    if (value == wait) return name;
+  }
+  return "?";
+}
+
+std::optional<Wait> parse_wait(std::string_view word) {
+  for (const auto& [value, name] : kWaitNames) {
     if (name == word) return value;
   }
   return std::nullopt;
@@ -172,7 +188,7 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   if (!model.stack) throw ConfigError("model: expected one with a stack, got one without");
   require_range("max_streams", spec.max_streams, kMaxStreams);
   require_range("max_chunk_frames", spec.max_chunk_frames, kMaxChunkFrames);
-  require_range("resident_clusters", spec.resident_clusters, kMaxResidentClusters);
+  require_range("resident_clusters", spec.cuda.resident_clusters, kMaxResidentClusters);
   if (spec.auto_chunk_frames != 0) require_range("auto_chunk_frames", spec.auto_chunk_frames, kMaxAutoChunkFrames);
   if (spec.worker_threads < 0 || spec.worker_threads > kMaxWorkerThreads) {
     throw ConfigError("worker_threads: expected 0 to " + std::to_string(kMaxWorkerThreads) + ", got " +

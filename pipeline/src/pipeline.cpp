@@ -90,7 +90,8 @@ struct Pipeline::Impl {
                            .max_chunk_frames = spec.chunks.max_frames,
                            .worker_threads = spec.worker_threads,
                            .fallback = spec.fallback,
-                           .auto_chunk_frames = spec.auto_chunk_frames});
+                           .auto_chunk_frames = spec.auto_chunk_frames,
+                           .cuda = spec.cuda});
     ids.resize(static_cast<std::size_t>(streams));
     for (StreamId& id : ids) open(id);
     chunks.resize(ids.size());

@@ -216,6 +216,20 @@ TEST_F(Plan, AsksADeviceThatIsThereForItsLatency) {
   EXPECT_EQ(plan["algorithmic_frames"], 479 + term(plan, "resampler")["frames"].get<std::int64_t>());
 }
 
+TEST_F(Plan, SaysWhatOfTheCardsSettingsDoesNothing) {
+  const std::string file = pipeline_file();
+  const auto said = [&](std::vector<std::string> overrides) {
+    std::vector<std::string> arguments{"plan", file};
+    for (const std::string& override : overrides) arguments.insert(arguments.end(), {"--set", override});
+    return run_halotap(arguments).err;
+  };
+  EXPECT_EQ(said({"model.backend=cpu", "model.cuda.wait=block"}),
+            "halotap: " + file + ": model.cuda is not used: the backend is cpu\n");
+  EXPECT_EQ(said({"model.cuda.invocation=launch", "model.cuda.resident_clusters=2"}),
+            "halotap: " + file + ": model.cuda.resident_clusters is not used: the invocation is launch\n");
+  EXPECT_EQ(said({"model.cuda.invocation=resident", "model.cuda.resident_clusters=2"}), "");
+}
+
 TEST_F(Plan, IsBadInputWhereTheFileIs) {
   const std::string file = pipeline_file();
   EXPECT_EQ(run_halotap({"plan"}).exit_code, 2);

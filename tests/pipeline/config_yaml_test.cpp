@@ -12,7 +12,8 @@ using test::ScratchFolder;
 constexpr const char* kWhole =
     "format: halotap-pipeline/1\n"
     "source: {uri: \"wav://in.wav?resample=true\"}\n"
-    "model: {file: ../models/m.yaml, backend: cpu, precision: bf16, fallback: none}\n"
+    "model: {file: ../models/m.yaml, backend: cpu, precision: bf16, fallback: none, "
+    "cuda: {invocation: resident, wait: block, resident_clusters: 3}}\n"
     "chunk_frames: 16\n"
     "ring: {capacity_ms: 20.5, on_full: drop_newest}\n"
     "latency: {budget_ms: 20, on_miss: hold_last, miss_after: 2, recover_after: 5,\n"
@@ -48,6 +49,7 @@ TEST(PipelineConfig, ReadsEveryKey) {
   EXPECT_EQ(config.backend, Backend::kCpu);
   EXPECT_EQ(config.precision, Precision::kBf16);
   EXPECT_EQ(config.fallback, Fallback::kNone);
+  EXPECT_EQ(config.cuda, (CudaSpec{CudaInvocation::kResident, Wait::kBlock, 3}));
   EXPECT_EQ(config.chunk_frames, 16);
   EXPECT_EQ(config.ring_capacity_ms, 20.5);
   EXPECT_EQ(config.on_full, OnFull::kDropNewest);
@@ -74,6 +76,7 @@ TEST(PipelineConfig, HasDefaults) {
   const PipelineConfig config = load_pipeline_config(folder.write("p.yaml", kShort));
   EXPECT_EQ(config.backend, Backend::kAuto);
   EXPECT_EQ(config.fallback, Fallback::kCpu);
+  EXPECT_EQ(config.cuda, EngineSpec{}.cuda);
   EXPECT_EQ(config.precision, Precision::kFp32);
   EXPECT_EQ(config.chunk_frames, 64);
   EXPECT_EQ(config.ring_capacity_ms, 500);
@@ -121,7 +124,7 @@ TEST(PipelineConfig, AppliesOverrides) {
 TEST(PipelineConfig, RefusesOverridesOfKeysThatTheFormatLacks) {
   EXPECT_EQ(refused(kShort, {"model.backnd=cpu"}),
             "p.yaml: override 'model.backnd=cpu': key 'model.backnd': expected one of file, backend, precision, "
-            "fallback, got an unknown key");
+            "fallback, cuda, got an unknown key");
   EXPECT_EQ(refused(kShort, {"sinks.1.uri=x.npy"}),
             "p.yaml: override 'sinks.1.uri=x.npy': key 'sinks.1': expected the index of one of 1 entries, got '1'");
 }
@@ -142,6 +145,35 @@ TEST(PipelineConfig, RefusesUnknownKeys) {
             "p.yaml:4:24: key 'sinks.0.url': expected one of uri, got an unknown key");
   EXPECT_EQ(refused(replaced(kWhole, "on_full", "on_empty")),
             "p.yaml:5:27: key 'ring.on_empty': expected one of capacity_ms, on_full, got an unknown key");
+}
+
+TEST(PipelineConfig, ReadsEveryWayToAskACard) {
+  const ScratchFolder folder;
+  const auto file = folder.write("p.yaml", kShort);
+  for (const CudaInvocation invocation :
+       {CudaInvocation::kLayers, CudaInvocation::kLaunch, CudaInvocation::kResident}) {
+    const std::string word(to_string(invocation));
+    EXPECT_EQ(load_pipeline_config(file, {"model.cuda.invocation=" + word}).cuda.invocation, invocation);
+    EXPECT_EQ(parse_cuda_invocation(word), invocation);
+  }
+  for (const Wait wait : {Wait::kSpin, Wait::kYield, Wait::kBlock}) {
+    const std::string word(to_string(wait));
+    EXPECT_EQ(load_pipeline_config(file, {"model.cuda.wait=" + word}).cuda.wait, wait);
+    EXPECT_EQ(parse_wait(word), wait);
+  }
+  EXPECT_EQ(
+      refused(kShort, {"model.cuda.invocation=graph"}),
+      "p.yaml: override 'model.cuda.invocation=graph': key 'model.cuda.invocation': expected one of layers, launch "
+      "or resident, got 'graph'");
+  EXPECT_EQ(refused(kShort, {"model.cuda.wait=sleep"}),
+            "p.yaml: override 'model.cuda.wait=sleep': key 'model.cuda.wait': expected one of spin, yield or "
+            "block, got 'sleep'");
+  EXPECT_EQ(refused(kShort, {"model.cuda.resident_clusters=0"}),
+            "p.yaml: override 'model.cuda.resident_clusters=0': key 'model.cuda.resident_clusters': expected an "
+            "integer from 1 to 1048576, got '0'");
+  EXPECT_EQ(refused(kShort, {"model.cuda.clusters=1"}),
+            "p.yaml: override 'model.cuda.clusters=1': key 'model.cuda.clusters': expected one of invocation, wait, "
+            "resident_clusters, got an unknown key");
 }
 
 TEST(PipelineConfig, ReadsEveryLatencyPolicy) {

@@ -15,6 +15,24 @@
 namespace halotap::pipeline {
 namespace {
 
+TEST(CardOfAPipeline, IsAskedAsItsSpecSays) {
+  const Model model = test::lookahead_model(1);
+  const auto asked = [&](const CudaSpec& cuda) {
+    const Pipeline pipeline(model, {.backend = Backend::kCuda, .cuda = cuda});
+    return test::card_spec;
+  };
+  const kernels::ExecutorSpec kept = asked({CudaInvocation::kResident, Wait::kYield, 3});
+  EXPECT_EQ(kept.cuda_invocation, CudaInvocation::kResident);
+  EXPECT_EQ(kept.resident_clusters, 3);
+  EXPECT_NE(kept.pause, nullptr);
+  const kernels::ExecutorSpec layers = asked({CudaInvocation::kLayers, Wait::kSpin, 1});
+  EXPECT_EQ(layers.cuda_invocation, CudaInvocation::kLayers);
+  EXPECT_EQ(layers.pause, nullptr);
+  EXPECT_NE(asked({.wait = Wait::kBlock}).pause, kept.pause);
+  EXPECT_THROW(asked({.resident_clusters = 0}), ConfigError);
+  EXPECT_THROW(asked({.resident_clusters = kMaxResidentClusters + 1}), ConfigError);
+}
+
 struct DeviceFailure : testing::Test {
   DeviceFailure() {
     engine.prepare(model,

@@ -8,6 +8,7 @@
 namespace halotap::test {
 
 kernels::cuda::HostPassDevice* card = nullptr;
+kernels::ExecutorSpec card_spec;
 const char* card_refusal = nullptr;
 std::vector<std::int64_t> card_chunks;
 
@@ -20,6 +21,7 @@ std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack,
   const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
   auto made = std::make_unique<cuda::HostPassDevice>(stack, shape);
   test::card = made.get();
+  test::card_spec = spec;
   test::card_chunks.push_back(spec.max_chunk_frames);
   return cuda::make_pass_executor(shape, std::move(made));
 }

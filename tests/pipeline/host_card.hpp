@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "cuda/host_pass_device.hpp"
+#include "halotap/kernels/executor.hpp"
 
 namespace halotap::test {
 
 // Of the executor made last.
 extern kernels::cuda::HostPassDevice* card;
+extern kernels::ExecutorSpec card_spec;
 // Why the card takes no model; null: it does.
 extern const char* card_refusal;
 // The longest chunks of all executors made so far, in order.

@@ -182,18 +182,18 @@ TEST_F(CudaEngine, GivesTheSameBitsForEveryInvocationAndWait) {
     return run(model, input, 2, frames, chunks_of(frames, 9), Precision::kFp32, spec);
   };
   EngineSpec launched;
-  launched.cuda_invocation = CudaInvocation::kLaunch;
+  launched.cuda.invocation = CudaInvocation::kLaunch;
   const std::vector<float> expected = run_so(launched);
   for (const Wait wait : {Wait::kSpin, Wait::kYield, Wait::kBlock}) {
     EngineSpec spec = launched;
-    spec.wait = wait;
+    spec.cuda.wait = wait;
     EXPECT_EQ(run_so(spec), expected);
     Engine engine;
     spec.backend = Backend::kCuda;
     engine.prepare(model, spec);
     // A card or a build without clusters of blocks launches a kernel a layer.
     if (engine.device().find("one kernel a stack") == std::string::npos) continue;
-    spec.cuda_invocation = CudaInvocation::kResident;
+    spec.cuda.invocation = CudaInvocation::kResident;
     EXPECT_EQ(run_so(spec), expected);
   }
 }

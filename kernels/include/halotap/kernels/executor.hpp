@@ -45,6 +45,10 @@ using Pause = void (*)() noexcept;
 //              of the processors that it keeps. Refused where kLaunch would take a kernel a layer.
 enum class CudaInvocation { kLayers, kLaunch, kResident };
 
+// Likewise ("launch"). [any thread]
+std::string_view to_string(CudaInvocation invocation);
+std::optional<CudaInvocation> parse_cuda_invocation(std::string_view word);
+
 struct ExecutorSpec {
   std::int64_t max_streams = 1;        // slots, at least 1
   std::int64_t max_chunk_frames = 64;  // longest input of one process call, at least 1

@@ -50,6 +50,7 @@ struct PipelineConfig {
   Backend backend = Backend::kAuto;
   Precision precision = Precision::kFp32;
   Fallback fallback = Fallback::kCpu;
+  CudaSpec cuda = {};
   std::int64_t chunk_frames = 64;  // frames, 1 to kMaxChunkFrames (pipeline.hpp)
   double ring_capacity_ms = 500;   // milliseconds, > 0, at most an hour
   OnFull on_full = OnFull::kDropNewest;

@@ -26,6 +26,7 @@ using kernels::CudaInvocation;
 using kernels::Fill;
 using kernels::FillKind;
 using kernels::FrameView;
+using kernels::parse_cuda_invocation;
 using kernels::parse_precision;
 using kernels::Precision;
 using kernels::to_string;
@@ -54,6 +55,22 @@ std::optional<Fallback> parse_fallback(std::string_view word);
 //   kBlock  it sleeps between two looks, some 50 us: for calls that take long
 enum class Wait { kSpin, kYield, kBlock };
 
+// Likewise ("spin"). [any thread]
+std::string_view to_string(Wait wait);
+std::optional<Wait> parse_wait(std::string_view word);
+
+inline constexpr std::int64_t kMaxResidentClusters = std::int64_t{1} << 20;
+
+// How a card is asked; the CPU has no use for it. docs/architecture.md says what is not settled of kLaunch and
+// kResident.
+struct CudaSpec {
+  CudaInvocation invocation = CudaInvocation::kLayers;
+  Wait wait = Wait::kSpin;
+  // kResident: what it keeps, each up to 8 processors of the card; 1 to kMaxResidentClusters
+  std::int64_t resident_clusters = 1;
+  friend bool operator==(const CudaSpec&, const CudaSpec&) = default;
+};
+
 struct EngineSpec {
   Backend backend = Backend::kAuto;
   Precision precision = Precision::kFp32;
@@ -67,10 +84,7 @@ struct EngineSpec {
   // What kAuto times, at most 2^20; 0: max_chunk_frames. Engines that are to compute the same bits, whatever chunks
   // they are given, have it in common.
   std::int64_t auto_chunk_frames = 0;
-  // CUDA's alone; the CPU has no use for them. docs/architecture.md says what is not settled of kLaunch and kResident.
-  Wait wait = Wait::kSpin;
-  CudaInvocation cuda_invocation = CudaInvocation::kLayers;
-  std::int64_t resident_clusters = 1;  // 1 to 2^20; kResident: what it keeps, each up to 8 processors of the card
+  CudaSpec cuda = {};
 };
 
 // Times of one call, with a chunk of every stream, on either backend.

@@ -43,6 +43,7 @@ struct PipelineSpec {
   std::int64_t worker_threads = 0;           // as in EngineSpec
   Fallback fallback = Fallback::kCpu;        // likewise
   std::int64_t auto_chunk_frames = 0;        // likewise
+  CudaSpec cuda = {};                        // likewise
   std::vector<StageEntry> stages = {};       // what follows the engine, in order
   const Clock* clock = nullptr;              // what dates the steps, outliving the pipeline; null: the system's
 };
