@@ -56,6 +56,9 @@ void print_json(const pipeline::Model& model, const pipeline::Engine& engine) {
                      {"reason", engine.choice().reason},
                      {"cpu_p999_us", figures ? ordered_json(microseconds(figures->cpu_p999)) : ordered_json()},
                      {"cuda_p999_us", figures ? ordered_json(microseconds(figures->cuda_p999)) : ordered_json()}};
+  const std::string why_layers = kernels::one_kernel_refusal(stack, pipeline::Precision::kFp32);
+  json["one_kernel"] = {{"fits", why_layers.empty()},
+                        {"reason", why_layers.empty() ? ordered_json() : ordered_json(why_layers)}};
   json["layers"] = ordered_json::array();
   for (const kernels::Layer& layer : stack.layers()) {
     const kernels::LayerSpec& spec = layer.spec;
@@ -115,6 +118,11 @@ void print_layers(const kernels::Stack& stack) {
   }
 }
 
+std::string one_kernel(const kernels::Stack& stack) {
+  const std::string why = kernels::one_kernel_refusal(stack, pipeline::Precision::kFp32);
+  return why.empty() ? "one kernel can run the whole stack, in fp32, from Hopper on" : "a kernel a layer: " + why;
+}
+
 void print_text(const pipeline::Model& model, const pipeline::Engine& engine) {
   const kernels::Stack& stack = *model.stack;
   const auto frames = [&model](std::int64_t count) {
@@ -132,7 +140,8 @@ void print_text(const pipeline::Model& model, const pipeline::Engine& engine) {
             << "MACs a frame     " << stack.macs_per_frame() << " (" << format_number(gmacs_per_s)
             << " GMAC/s a stream in real time)\n"
             << "state            " << engine.state_bytes() << " bytes a stream\n"
-            << "backend          auto is " << engine.device() << ": " << engine.choice().reason << "\n\n";
+            << "backend          auto is " << engine.device() << ": " << engine.choice().reason << '\n'
+            << "on a card        " << one_kernel(stack) << "\n\n";
   print_layers(stack);
 }
 

@@ -234,8 +234,9 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
 }
 
 void say_choice(const pipeline::Engine& engine) {
-  if (!engine.choice().figures && !engine.choice().is_without_card) return;
-  say("backend " + std::string(to_string(engine.backend())) + ": " + engine.choice().reason);
+  const pipeline::BackendChoice& choice = engine.choice();
+  if (engine.backend() == pipeline::Backend::kCpu && !choice.figures && !choice.is_without_card) return;
+  say("backend " + engine.device() + ": " + choice.reason);
 }
 
 void say_unused(const std::string& pipeline_file, pipeline::Backend backend, const pipeline::CudaSpec& cuda) {

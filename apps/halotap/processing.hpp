@@ -60,7 +60,7 @@ void add_fallback_option(CLI::App& app, std::optional<pipeline::Fallback>& fallb
 // --model, --pipeline, --input, --chunk, --offline and the above. `options` and `app` must outlive the parsing.
 void add_processing_options(CLI::App& app, ProcessingOptions& options);
 
-// One line on what computes and by which figures, where `auto` went by any.
+// One line on what computes and why: a card, and in what way it does, or the CPU where `auto` weighed a card.
 void say_choice(const pipeline::Engine& engine);
 
 // One line for each setting of `model.cuda` in a pipeline file that does nothing in this run.

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "cuda/stack_plan.hpp"
+
 namespace halotap::kernels {
 namespace {
 
@@ -41,6 +43,11 @@ std::optional<CudaInvocation> parse_cuda_invocation(std::string_view word) {
     if (name == word) return value;
   }
   return std::nullopt;
+}
+
+std::string one_kernel_refusal(const Stack& stack, Precision precision) {
+  cuda::StackPlan plan;
+  return cuda::plan_stack(stack, precision, plan);
 }
 
 }  // namespace halotap::kernels

@@ -40,6 +40,19 @@ TEST(Inspect, CountsWhatEveryLayerCosts) {
   EXPECT_EQ(shown["macs_per_frame"], macs);
 }
 
+TEST(Inspect, TellsWithoutACardWhetherOneKernelRunsTheStack) {
+  const std::string fits = golden("stack_mixed", "model.yaml");
+  EXPECT_EQ(run_halotap({"inspect", fits, "--json"}).json()["one_kernel"],
+            (nlohmann::json{{"fits", true}, {"reason", nullptr}}));
+  EXPECT_NE(run_halotap({"inspect", fits}).out.find("on a card        one kernel can run the whole stack"),
+            std::string::npos);
+  const std::string wide = golden("wide_in", "model.yaml");
+  EXPECT_EQ(run_halotap({"inspect", wide, "--json"}).json()["one_kernel"],
+            (nlohmann::json{{"fits", false}, {"reason", "layer layers.0 has 200 channels, more than 128"}}));
+  EXPECT_NE(run_halotap({"inspect", wide}).out.find("on a card        a kernel a layer: layer layers.0 has"),
+            std::string::npos);
+}
+
 TEST(Inspect, AlignsTheLayerTable) {
   const Outcome outcome = run_halotap({"inspect", golden("stack_mixed", "model.yaml")});
   EXPECT_EQ(outcome.exit_code, 0);

@@ -49,6 +49,10 @@ enum class CudaInvocation { kLayers, kLaunch, kResident };
 std::string_view to_string(CudaInvocation invocation);
 std::optional<CudaInvocation> parse_cuda_invocation(std::string_view word);
 
+// Why one kernel cannot run this stack in this precision, on any device, as in "layer head has softmax"; empty: from
+// Hopper on one can. In every build. [any thread]
+std::string one_kernel_refusal(const Stack& stack, Precision precision);
+
 struct ExecutorSpec {
   std::int64_t max_streams = 1;        // slots, at least 1
   std::int64_t max_chunk_frames = 64;  // longest input of one process call, at least 1
