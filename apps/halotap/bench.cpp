@@ -230,7 +230,7 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
     time_calls(0, 3, process, untimed);  // the samples leave other data in the caches
     time_calls(kRooflineSeconds, 1, process, times);
   }
-  if (status == pipeline::Status::kDeviceFailed) throw pipeline::DeviceError("bench: " + engine.failure());
+  if (status == pipeline::Status::kDeviceFailed) throw pipeline::DeviceError(engine.failure());
   if (status != pipeline::Status::kOk) {
     throw pipeline::Error("bench: the engine refused a call: " + std::string(pipeline::to_string(status)));
   }

@@ -73,10 +73,4 @@ std::string format_number(double value, int digits) {
   return text;
 }
 
-std::string format_duration_ns(double nanoseconds) {
-  if (nanoseconds < 1e6) return format_number(nanoseconds / 1e3, 3) + " us";
-  if (nanoseconds < 1e9) return format_number(nanoseconds / 1e6, 3) + " ms";
-  return format_number(nanoseconds / 1e9, 4) + " s";
-}
-
 }  // namespace halotap::apps

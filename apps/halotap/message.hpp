@@ -21,7 +21,4 @@ void print(std::ostream& out, std::string_view lines);
 // `digits` significant digits, more for a larger whole part, for figures that people read: 1.235e-07, 0.5, 88080.
 std::string format_number(double value, int digits = 4);
 
-// "12.3 us", "4.56 ms" or "7.8 s".
-std::string format_duration_ns(double nanoseconds);
-
 }  // namespace halotap::apps

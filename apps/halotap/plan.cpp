@@ -188,9 +188,7 @@ void print_terms(const pipeline::LatencyLedger& ledger) {
 
 void print_text(const Plan& plan) {
   const auto ms_text = [](std::chrono::duration<double> time) { return format_number(ms_of(time)) + " ms"; };
-  const auto quantile = [&plan](double fraction) {
-    return format_duration_ns(static_cast<double>(plan.chunks.quantile(fraction).count()));
-  };
+  const auto quantile = [&plan](double fraction) { return pipeline::duration_text(plan.chunks.quantile(fraction)); };
   const std::chrono::duration<double> period(static_cast<double>(plan.chunk_frames) / plan.ledger.rate_hz());
   print_terms(plan.ledger);
   std::cout << "\nalgorithmic  " << plan.ledger.frames(LatencyKind::kAlgorithmic) << " frames at "
@@ -199,11 +197,10 @@ void print_text(const Plan& plan) {
             << ms_text(plan.ledger.total(LatencyKind::kBuffering)) << "\nmeasured     "
             << ms_text(plan.ledger.total(LatencyKind::kMeasured)) << ", the " << plan.compute.quantile << " of "
             << plan.chunks.count() << " chunks (p50 " << quantile(0.5) << ", p99 " << quantile(0.99) << ", p99.9 "
-            << quantile(0.999) << ", max " << format_duration_ns(static_cast<double>(plan.chunks.max().count()))
-            << "); engine " << format_duration_ns(static_cast<double>(plan.compute.engine.count())) << ", stages "
-            << format_duration_ns(static_cast<double>(plan.compute.stages.count())) << "\nin all       "
-            << ms_text(plan.ledger.total()) << ": algorithmic + buffering + measured " << plan.compute.quantile
-            << "\nbudget       ";
+            << quantile(0.999) << ", max " << pipeline::duration_text(plan.chunks.max()) << "); engine "
+            << pipeline::duration_text(plan.compute.engine) << ", stages "
+            << pipeline::duration_text(plan.compute.stages) << "\nin all       " << ms_text(plan.ledger.total())
+            << ": algorithmic + buffering + measured " << plan.compute.quantile << "\nbudget       ";
   if (plan.budget.budget_ms) {
     const double left_ms = *plan.budget.budget_ms - ms_of(plan.ledger.total());
     std::cout << format_number(*plan.budget.budget_ms) << " ms: " << format_number(std::abs(left_ms))

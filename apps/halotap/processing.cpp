@@ -40,9 +40,10 @@ Recording read_whole(io::Source& source, const io::SessionSpec& spec) {
 }
 
 void require_ok(const pipeline::Engine& engine, pipeline::Status status) {
-  const std::string text(pipeline::to_string(status));
-  if (status == pipeline::Status::kDeviceFailed) throw pipeline::DeviceError(text + ": " + engine.failure());
-  if (status != pipeline::Status::kOk) throw pipeline::Error("the engine refused a call: " + text);
+  if (status == pipeline::Status::kDeviceFailed) throw pipeline::DeviceError(engine.failure());
+  if (status != pipeline::Status::kOk) {
+    throw pipeline::Error("the engine refused a call: " + std::string(pipeline::to_string(status)));
+  }
 }
 
 // The window of one stream on samples [frames, streams, channels].
@@ -86,6 +87,8 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
   Processed processed;
   const Clock::time_point computing = Clock::now();
   require_ok(engine, engine.process(chunks));
+  // In a flush it is behind the last frame.
+  const std::int64_t failed_at = engine.failover() != nullptr ? engine.failover()->frames_before : frames;
   processed.report.step_time.record(Clock::now() - computing);
   for (const pipeline::StreamChunk& chunk : chunks) {
     std::int64_t flushed = 0;
@@ -99,8 +102,8 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
   }
   for (const auto& sink : sinks) sink->finish();
   if (const pipeline::Failover* failover = engine.failover()) {
-    processed.report.failover = {*failover, 0, failover->at - started};
-    if (spec.on_note) spec.on_note(describe(*failover));
+    processed.report.failover = {*failover, failed_at, failover->at - started};
+    if (spec.on_note) spec.on_note(describe(*processed.report.failover));
   }
   processed.report.frames_in = frames;
   processed.report.stopped = recording.stopped;

@@ -212,7 +212,9 @@ void print_machine_latency(std::ostream& out, const SessionSummary& summary) {
   const io::SessionReport& report = summary.processed.report;
   const auto latency = latency_of(report);
   const auto part = [&latency](pipeline::LatencyPart which) { return latency[static_cast<std::size_t>(which)]; };
-  const auto time = [](std::int64_t nanoseconds) { return format_duration_ns(static_cast<double>(nanoseconds)); };
+  const auto time = [](std::int64_t nanoseconds) {
+    return pipeline::duration_text(std::chrono::nanoseconds(nanoseconds));
+  };
   const pipeline::LatencyFigures whole = part(pipeline::LatencyPart::kWhole);
   if (whole.chunks == 0) return;
   out << "machine    from capture to the sinks p50 " << time(whole.p50_ns) << ", p99 " << time(whole.p99_ns)
@@ -254,21 +256,21 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
   out << "streams    " << summary.streams << '\n';
   if (report.frames_in > 0) {
     out << "real time  factor " << format_number(elapsed_s / duration_s, 3) << ": "
-        << format_duration_ns(elapsed_s * 1e9) << " for " << format_number(duration_s) << " s ("
+        << pipeline::duration_text(report.elapsed) << " for " << format_number(duration_s) << " s ("
         << format_number(duration_s / elapsed_s, 3) << " times real time)\n";
   }
   out << "compute    ";
   if (report.step_time.count() == 0) {
     out << "not measured: no chunk was full\n";
   } else if (summary.chunk_frames == 0) {
-    out << format_duration_ns(static_cast<double>(report.step_time.max().count())) << " for the whole recording\n";
+    out << pipeline::duration_text(report.step_time.max()) << " for the whole recording\n";
   } else {
     const auto quantile = [&report](double fraction) {
-      return format_duration_ns(static_cast<double>(report.step_time.quantile(fraction).count()));
+      return pipeline::duration_text(report.step_time.quantile(fraction));
     };
     out << "a chunk: p50 " << quantile(0.5) << ", p99 " << quantile(0.99) << ", p99.9 " << quantile(0.999) << ", max "
-        << format_duration_ns(static_cast<double>(report.step_time.max().count())) << " (measured over "
-        << report.step_time.count() << " chunks)\n";
+        << pipeline::duration_text(report.step_time.max()) << " (measured over " << report.step_time.count()
+        << " chunks)\n";
   }
   out << "latency    ";
   if (summary.chunk_frames == 0) {
@@ -308,11 +310,11 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
   out << "device     " << summary.processed.device << ", " << pipeline::to_string(precision_of(summary)) << '\n';
   if (report.failover) {
     const pipeline::Failover& how = report.failover->how;
-    out << "           to the chunk from frame " << report.failover->at_frame << " on, "
-        << format_number(seconds_of(report.failover->after)) << " s after the start, " << how.from << ", "
+    out << "           up to frame " << report.failover->at_frame << ", "
+        << pipeline::duration_text(report.failover->after) << " after the start, " << how.from << ", "
         << pipeline::to_string(how.precision) << ", which failed: " << how.reason << "; " << how.streams
-        << (how.streams == 1 ? " stream" : " streams") << " rebuilt in "
-        << format_duration_ns(static_cast<double>(how.rebuild_time.count())) << '\n';
+        << (how.streams == 1 ? " stream" : " streams") << " rebuilt in " << pipeline::duration_text(how.rebuild_time)
+        << '\n';
   }
   for (std::size_t i = 0; i < summary.stages.size(); ++i) {
     out << (i == 0 ? "stages     " : "           ") << text_of(summary.stages[i], report.stages[i]) << '\n';

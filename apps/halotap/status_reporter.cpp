@@ -85,8 +85,8 @@ std::string status_line(const io::SessionTelemetry& telemetry, const StatusRepor
   const pipeline::LatencyFigures& shown = is_known ? whole : part(pipeline::LatencyPart::kEngine);
   if (shown.chunks > 0) {
     line += std::string(is_known ? " | p50 " : " | compute p50 ") +
-            format_duration_ns(static_cast<double>(shown.p50_ns)) + ", p99 " +
-            format_duration_ns(static_cast<double>(shown.p99_ns));
+            pipeline::duration_text(std::chrono::nanoseconds(shown.p50_ns)) + ", p99 " +
+            pipeline::duration_text(std::chrono::nanoseconds(shown.p99_ns));
   }
   if (spec.budget_ms) line += ", " + std::to_string(whole.misses) + (telemetry.is_missing != 0 ? " LATE" : " late");
   if (telemetry.ring_capacity_frames > 0) {

@@ -385,12 +385,9 @@ class Session {
   void tell_of_failover(const pipeline::Pipeline::Step& step) {
     const pipeline::Failover* failover = pipeline_.engine().failover();
     if (failover == nullptr || report_.failover) return;
-    report_.failover = {*failover, report_.frames_in - in_ring_frames_ - step.frames_in, clock_.now() - start_};
-    if (!spec_.on_note) return;
-    std::ostringstream text;
-    text << describe(*failover) << "; in the chunk from frame " << report_.failover->at_frame << " on, "
-         << Seconds(report_.failover->after).count() << " s after the start";
-    spec_.on_note(text.str());
+    const std::int64_t chunk_begin = report_.frames_in - in_ring_frames_ - step.frames_in;
+    report_.failover = {*failover, chunk_begin + failover->frames_before, clock_.now() - start_};
+    if (spec_.on_note) spec_.on_note(describe(*report_.failover));
   }
 
   void hand_over(const pipeline::Pipeline::Step& step) {
@@ -417,7 +414,7 @@ class Session {
 
   void write(const pipeline::Pipeline::Step& step, bool is_held) {
     if (step.status != pipeline::Status::kOk) {
-      throw pipeline::DeviceError(std::string(pipeline::to_string(step.status)) + ": " + pipeline_.engine().failure());
+      throw pipeline::DeviceError(pipeline_.engine().failure());
     }
     std::int64_t written = 0;
     for (const pipeline::StageEvent& event : step.events) {
@@ -554,6 +551,11 @@ class Session {
 };
 
 }  // namespace
+
+std::string describe(const SessionFailover& failover) {
+  return describe(failover.how) + "; from frame " + std::to_string(failover.at_frame) + " on, " +
+         pipeline::duration_text(failover.after) + " after the start";
+}
 
 SessionReport run_session(Source& source, pipeline::Pipeline& pipeline, const std::vector<std::unique_ptr<Sink>>& sinks,
                           const SessionSpec& spec) {

@@ -19,7 +19,7 @@ constexpr std::int64_t kNoiseSamples = std::int64_t{1} << 16;  // 256 KiB, repea
 
 void check(const Pipeline& pipeline, Status status) {
   if (status != Status::kOk) {
-    throw DeviceError(std::string(to_string(status)) + ": " + pipeline.engine().failure());
+    throw DeviceError(pipeline.engine().failure());
   }
 }
 

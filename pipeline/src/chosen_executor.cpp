@@ -1,7 +1,6 @@
 #include "chosen_executor.hpp"
 
 #include <chrono>
-#include <cstdio>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -176,13 +175,8 @@ class Maker {
     const auto count = [](std::int64_t number, const char* what) {
       return std::to_string(number) + what + (number == 1 ? "" : "s");
     };
-    const auto us = [](std::chrono::nanoseconds time) {
-      char text[32];
-      std::snprintf(text, sizeof text, "%.4g us", static_cast<double>(time.count()) / 1e3);
-      return std::string(text);
-    };
     return "p99.9 of " + count(contest.chunk_frames, " frame") + " of " + count(contest.streams, " stream") + ": cpu " +
-           us(figures.cpu_p999) + ", cuda " + us(figures.cuda_p999) + ", timed " +
+           duration_text(figures.cpu_p999) + ", cuda " + duration_text(figures.cuda_p999) + ", timed " +
            (figures.is_remembered ? "earlier" : "now") + " over " + count(figures.calls, " call");
   }
 

@@ -91,7 +91,7 @@ std::string describe(const Failover& failover) {
     text += " in fp32 instead of " + std::string(to_string(failover.precision));
   }
   return text + ", with " + std::to_string(failover.streams) + (failover.streams == 1 ? " stream" : " streams") +
-         " rebuilt in " + std::to_string(failover.rebuild_time.count() / 1000) + " us";
+         " rebuilt in " + duration_text(failover.rebuild_time);
 }
 
 struct Engine::Impl {
@@ -248,10 +248,12 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
                            kernels::interleaved(result.data(), outputs, 1), 0};
   prepared->executor->process({&chunk, 1}, 0);
   const char* failure = prepared->executor->failure();
+  std::string name = prepared->executor->description();
   if (prepared->fallback != nullptr && prepared->fallback->failover() != nullptr) {
     failure = prepared->fallback->failover()->reason.c_str();
+    name = prepared->fallback->failover()->from;
   }
-  if (failure != nullptr) throw DeviceError("the device failed on the first frame: " + std::string(failure));
+  if (failure != nullptr) throw DeviceError(name + " failed on the first frame: " + failure);
   prepared->executor->reset(0, Fill{});
   impl_ = std::move(prepared);
 }
@@ -401,7 +403,7 @@ const Failover* Engine::failover() const noexcept {
 std::string Engine::device() const { return impl_->executor ? impl_->executor->description() : std::string(); }
 std::string Engine::failure() const {
   const char* why = impl_->executor ? impl_->executor->failure() : nullptr;
-  return why != nullptr ? why : "";
+  return why != nullptr ? device() + " failed: " + why : "";
 }
 EngineCounters Engine::counters() const noexcept { return impl_->published.load(); }
 

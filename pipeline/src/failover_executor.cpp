@@ -112,14 +112,14 @@ void FailoverExecutor::process(std::span<SlotChunk> chunks, std::int64_t worker)
       chunk_of_piece_.push_back(i);
     }
     if (pieces_.empty()) return;
-    run_pieces();
+    run_pieces(first);
     for (std::size_t p = 0; p < pieces_.size(); ++p) {
       chunks[chunk_of_piece_[p]].frames_emitted += pieces_[p].frames_emitted;
     }
   }
 }
 
-void FailoverExecutor::run_pieces() noexcept {
+void FailoverExecutor::run_pieces(std::int64_t frames_before) noexcept {
   if (is_on_cpu()) {
     cpu_->process(pieces_, 0);
     return;
@@ -128,6 +128,7 @@ void FailoverExecutor::run_pieces() noexcept {
   device_->process(pieces_, 0);
   if (device_->failure() == nullptr) return;
   for (const SlotChunk& piece : pieces_) stream(piece.slot).received -= piece.input.frames;
+  failover_.frames_before = frames_before;
   fail_over();
   for (SlotChunk& piece : pieces_) compute_kept(piece);
 }

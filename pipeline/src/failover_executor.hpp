@@ -57,7 +57,7 @@ class FailoverExecutor final : public kernels::Executor {
   };
 
   bool is_on_cpu() const noexcept;
-  void run_pieces() noexcept;
+  void run_pieces(std::int64_t frames_before) noexcept;
   void keep(std::int64_t slot, const kernels::ConstFrameView& frames) noexcept;
   template <typename Take>
   void for_kept(std::int64_t slot, std::int64_t first, std::int64_t end, Take take) noexcept;

@@ -203,6 +203,19 @@ TEST(FailoverExecutor, SaysHowTheCpuTookOver) {
             "host failed: the test ended it; " + rig.cpu->description() + " goes on, with 2 streams rebuilt in 7 us");
 }
 
+TEST(FailoverExecutor, TellsHowFarALongChunkWasDone) {
+  Random random(7);
+  Rig rig(test::draw_stack(random));
+  std::vector<float> input = draw_signal(random, rig.stack->in_channels() * kChunk);
+  std::vector<float> output(static_cast<std::size_t>(rig.stack->out_channels() * kChunk));
+  rig.device->fail_after(2 * ((kPiece + kPass - 1) / kPass) + 1);
+  SlotChunk chunk{0, kernels::planar<const float>(input.data(), rig.stack->in_channels(), kChunk),
+                  kernels::planar(output.data(), rig.stack->out_channels(), kChunk)};
+  rig.failing->process({&chunk, 1}, 0);
+  ASSERT_NE(rig.failing->failover(), nullptr);
+  EXPECT_EQ(rig.failing->failover()->frames_before, 2 * kPiece);
+}
+
 TEST(FailoverExecutor, CountsWhatItKeepsAsState) {
   Random random(4);
   const auto stack = test::draw_stack(random);

@@ -26,9 +26,11 @@ namespace halotap::io {
 // How the CPU went on where a card failed.
 struct SessionFailover {
   pipeline::Failover how;
-  std::int64_t at_frame = 0;          // the first input frame of the chunk in which it was noticed
+  std::int64_t at_frame = 0;          // the first input frame that the card was not done with
   std::chrono::nanoseconds after{0};  // since the session's start
 };
+// pipeline::describe, with where and when. [any thread]
+std::string describe(const SessionFailover& failover);
 
 struct SessionReport {
   std::int64_t frames_in = 0;       // a stream

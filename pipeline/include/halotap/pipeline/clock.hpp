@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "halotap/kernels/annotations.hpp"
 
@@ -22,5 +23,8 @@ class Clock {
 
 // The system's. [any thread]
 const Clock& monotonic_clock() noexcept HALOTAP_NONBLOCKING;
+
+// For people, with three digits at least: "12.3 us", "4.56 ms", "7.812 s". [any thread]
+std::string duration_text(std::chrono::nanoseconds time);
 
 }  // namespace halotap::pipeline

@@ -109,6 +109,7 @@ struct Failover {
   std::string reason;                        // in one line
   Precision precision = Precision::kFp32;    // until then; the CPU's is fp32
   Instant at = {};                           // when it was noticed
+  std::int64_t frames_before = 0;            // of each chunk of that call, those that the device had done
   std::int64_t streams = 0;                  // that had a past, and were given it on the CPU,
   std::chrono::nanoseconds rebuild_time{0};  // which took this long
 };
@@ -190,7 +191,8 @@ class Engine {
   const BackendChoice& choice() const noexcept;
   // Null until a card has failed and the CPU gone on; then how, until the next prepare. [any thread, prepared]
   const Failover* failover() const noexcept;
-  // Why the device stopped computing, in one line, after a kDeviceFailed; empty before. [worker, prepared]
+  // Which device stopped computing and why, in one line, after a kDeviceFailed; empty before: "cuda (NVIDIA H200)
+  // failed: no answer within 100 ms". [worker, prepared]
   std::string failure() const;
 
   // A consistent snapshot. Lock-free: it retries while the worker is publishing. [any thread]
