@@ -21,11 +21,12 @@ namespace {
 constexpr std::size_t kMostReason = 200;         // characters
 constexpr std::int64_t kLeastPlanarFrames = 16;  // a cache line: shorter runs cost a line each
 
-// Floats for every stream, which this machine's memory is to hold.
-std::size_t count_floats(std::int64_t streams, std::int64_t frames, std::int64_t channels) {
-  const double floats = static_cast<double>(streams) * static_cast<double>(frames) * static_cast<double>(channels);
-  if (floats * sizeof(float) > memory_bytes()) throw std::bad_alloc();
-  return static_cast<std::size_t>(streams * frames * channels);
+// What is kept of every stream, so many frames of the input and the CPU's state, is to fit in this machine's memory.
+std::size_t require_memory(std::int64_t streams, std::int64_t frames, std::int64_t channels, std::size_t state_bytes) {
+  const double stream_bytes =
+      static_cast<double>(frames) * static_cast<double>(channels) * sizeof(float) + static_cast<double>(state_bytes);
+  if (static_cast<double>(streams) * stream_bytes > memory_bytes()) throw std::bad_alloc();
+  return static_cast<std::size_t>(streams);
 }
 
 void copy(const ConstFrameView& from, const FrameView& to) {
@@ -53,9 +54,9 @@ FailoverExecutor::FailoverExecutor(const kernels::Stack& stack, const kernels::E
       device_(std::move(device)),
       cpu_(std::move(cpu)),
       clock_(clock),
-      streams_(static_cast<std::size_t>(spec.max_streams)),
-      kept_(count_floats(spec.max_streams, ring_frames_, in_channels_)),
-      frames_to_hold_(count_floats(spec.max_streams, 1, in_channels_)),
+      streams_(require_memory(spec.max_streams, ring_frames_ + 1, in_channels_, cpu_->state_bytes())),
+      kept_(static_cast<std::size_t>(spec.max_streams * ring_frames_ * in_channels_)),
+      frames_to_hold_(static_cast<std::size_t>(spec.max_streams * in_channels_)),
       unwanted_(static_cast<std::size_t>(out_channels_)) {
   pieces_.reserve(streams_.size());
   chunk_of_piece_.reserve(streams_.size());

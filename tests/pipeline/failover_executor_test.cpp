@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "compare.hpp"
 #include "cuda/host_pass_device.hpp"
 #include "cuda/pass_executor.hpp"
+#include "memory.hpp"
 #include "random_stack.hpp"
 #include "wound_clock.hpp"
 
@@ -226,17 +229,38 @@ TEST(FailoverExecutor, CountsWhatItKeepsAsState) {
                                             kernels::make_cpu_executor(stack, {1, kPiece})->state_bytes());
 }
 
+// Says that its streams take so many bytes each, and takes none.
+class ExecutorOfSize final : public kernels::Executor {
+ public:
+  explicit ExecutorOfSize(double state_bytes) : state_bytes_(static_cast<std::size_t>(state_bytes)) {}
+  void reset(std::int64_t, const kernels::Fill&) noexcept HALOTAP_NONBLOCKING override {}
+  void process(std::span<SlotChunk>, std::int64_t) noexcept HALOTAP_NONBLOCKING override {}
+  std::int64_t flush(std::int64_t, kernels::FrameView) noexcept HALOTAP_NONBLOCKING override { return 0; }
+  std::size_t state_bytes() const noexcept override { return state_bytes_; }
+  std::string description() const override { return "a size"; }
+
+ private:
+  const std::size_t state_bytes_;
+};
+
 TEST(FailoverExecutor, KeepsNoMoreThanTheMachineHas) {
   Random random(6);
   kernels::LayerSpec spec;
   spec.name = "a";
-  spec.in_channels = 1000;
+  spec.in_channels = 10;
   spec.out_channels = 1;
   spec.kernel_size = 2;
   spec.dilation = 1 << 16;
   const kernels::Stack stack({test::draw_layer(random, spec)});
-  const ExecutorSpec fleet{1 << 20, 64};  // 250 TB
-  EXPECT_THROW(FailoverExecutor(stack, fleet, 64, nullptr, nullptr, monotonic_clock()), std::bad_alloc);
+  const auto keep = [&](std::int64_t streams, double state_bytes) {
+    const FailoverExecutor made(stack, ExecutorSpec{streams, 64}, 64, std::make_unique<ExecutorOfSize>(0),
+                                std::make_unique<ExecutorOfSize>(state_bytes), monotonic_clock());
+  };
+  EXPECT_THROW(keep(1 << 20, 0), std::bad_alloc) << "2.7 TB of rings";
+  // Less than what is kept of the input is left beside the CPU's state.
+  const double kept_bytes = (65536 + 64 + 1) * 10 * 4;
+  EXPECT_THROW(keep(1, memory_bytes() - kept_bytes / 2), std::bad_alloc);
+  EXPECT_NO_THROW(keep(1, memory_bytes() - kept_bytes * 2));
 }
 
 TEST(FailoverExecutor, TakesPiecesThatKeepFewSamples) {
