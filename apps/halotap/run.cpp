@@ -78,7 +78,7 @@ std::string describe_gap(const io::HandledGap& handled) {
 
 ExitCode run(const RunOptions& options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
-  const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
+  pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
   check_budget(config);
   say_unused(options.pipeline_file, config.backend, config.cuda);
   const pipeline::Model model = pipeline::load_model(config.model_file);
