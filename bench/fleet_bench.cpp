@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
-#include "build_info.hpp"
 #include "halotap/pipeline/async_engine.hpp"
+#include "halotap/pipeline/build_info.hpp"
 #include "halotap/pipeline/latency.hpp"
 
 namespace halotap::bench {
@@ -442,8 +442,8 @@ Report measure(const Options& options) {
 double us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 void print(const Options& options, const Report& report) {
-  std::cout << std::fixed << std::setprecision(1) << report.device << "; " << apps::kCompiler << "; " << apps::kCommit
-            << '\n'
+  std::cout << std::fixed << std::setprecision(1) << report.device << "; " << pipeline::kCompiler << "; "
+            << pipeline::kCommit << '\n'
             << options.streams << " streams x " << options.channels << " channels x " << options.rate_hz
             << " Hz, chunks of " << options.chunk << " every " << us(report.period.count()) << " us (" << options.phases
             << "); engines " << options.engines << ", producers " << options.producers << "; " << options.seconds
@@ -477,8 +477,8 @@ void print_json(const Options& options, const Report& report) {
   };
   std::cout << std::setprecision(10) << '{';
   text("device", report.device);
-  text("compiler", apps::kCompiler);
-  text("commit", apps::kCommit);
+  text("compiler", pipeline::kCompiler);
+  text("commit", pipeline::kCommit);
   field("streams", options.streams);
   field("channels", options.channels);
   field("rate_hz", options.rate_hz);

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "build_info.hpp"
+#include "halotap/pipeline/build_info.hpp"
 #include "halotap/pipeline/device_timing.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/errors.hpp"
@@ -267,8 +267,8 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
   }
   json["noise_max_us"] = measure_noise_us();
   json["device"] = engine.device();
-  json["compiler"] = kCompiler;
-  json["commit"] = kCommit;
+  json["compiler"] = pipeline::kCompiler;
+  json["commit"] = pipeline::kCommit;
 }
 
 void print(const ordered_json& json, bool as_json) {

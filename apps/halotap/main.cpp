@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "bench.hpp"
-#include "build_info.hpp"
 #include "command.hpp"
 #include "devices.hpp"
+#include "halotap/pipeline/build_info.hpp"
 #include "halotap/pipeline/errors.hpp"
 #include "inspect.hpp"
 #include "interrupt.hpp"
@@ -59,8 +59,8 @@ void explain(const CLI::ParseError& error, const CLI::App& app) {
 
 ExitCode run_command_line(int argc, char** argv) {
   CLI::App app("Runs temporal convolution networks on live streams and recordings.", "halotap");
-  app.set_version_flag("--version",
-                       std::string("halotap ") + kVersion + " (commit " + kCommit + "; " + kCompiler + ")");
+  app.set_version_flag("--version", std::string("halotap ") + pipeline::kVersion + " (commit " + pipeline::kCommit +
+                                        "; " + pipeline::kCompiler + ")");
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   app.footer(

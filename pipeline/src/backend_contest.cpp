@@ -14,6 +14,7 @@
 #include <system_error>
 #include <vector>
 
+#include "halotap/pipeline/build_info.hpp"
 #include "halotap/pipeline/latency.hpp"
 #include "noise.hpp"
 
@@ -153,10 +154,20 @@ bool take_number(std::string_view& text, std::string_view name, std::int64_t& nu
 
 }  // namespace
 
+nanoseconds time_kept_waiting() {
+  // Nanoseconds on a processor, and waiting for one.
+  std::ifstream told("/proc/thread-self/schedstat");
+  std::int64_t run_ns = 0;
+  std::int64_t waited_ns = 0;
+  told >> run_ns >> waited_ns;
+  return nanoseconds(told ? waited_ns : 0);
+}
+
 BackendFigures time_backends(kernels::Executor& cpu, kernels::Executor& cuda, const kernels::Stack& stack,
-                             const Contest& contest, const Clock& clock) {
+                             const Contest& contest, const Clock& clock, nanoseconds (*kept_waiting)()) {
   Calls calls(stack, contest);
   const Instant begun = clock.now();
+  const nanoseconds waited_before = kept_waiting();
   nanoseconds cpu_time{0};
   for (int call = 0; call < kCallsToWarmUp && (call == 0 || clock.now() - begun < kTimeToWarmUp); ++call) {
     cpu_time = calls.on_cpu(cpu, clock);
@@ -170,6 +181,9 @@ BackendFigures time_backends(kernels::Executor& cpu, kernels::Executor& cuda, co
     if (!is_cut_off) cpu_times.record(calls.on_cpu(cpu, clock));
     cuda_times.record(calls.on_cuda(cuda, clock));
   }
+  // One turn of another's is some milliseconds and enough to be the figure, of either; what the system itself does now
+  // and then is much less.
+  const bool is_disturbed = kept_waiting() - waited_before > (clock.now() - begun) / 100;
   for (std::int64_t slot = 0; slot < contest.streams; ++slot) {
     cpu.reset(slot, {});
     cuda.reset(slot, {});
@@ -178,14 +192,15 @@ BackendFigures time_backends(kernels::Executor& cpu, kernels::Executor& cuda, co
   figures.cpu_p999 = cpu_times.quantile(0.999);
   figures.cuda_p999 = cuda_times.quantile(0.999);
   figures.calls = static_cast<std::int64_t>(cuda_times.count());
+  figures.is_disturbed = is_disturbed;
   return figures;
 }
 
 std::string contest_key(const kernels::Stack& stack, const std::string& cpu, const std::string& cuda,
                         const Contest& contest) {
-  return std::string("halotap-backend/1\nversion ") + HALOTAP_VERSION + "\nmodel " + hex(hash_of(stack)) + "\ncpu " +
-         cpu + ", " + processor() + "\ncuda " + cuda + "\nchunk_frames " + std::to_string(contest.chunk_frames) +
-         "\nstreams " + std::to_string(contest.streams) + "\n";
+  return std::string("halotap-backend/1\nversion ") + kVersion + "\ncommit " + kCommit + "\nmodel " +
+         hex(hash_of(stack)) + "\ncpu " + cpu + ", " + processor() + "\ncuda " + cuda + "\nchunk_frames " +
+         std::to_string(contest.chunk_frames) + "\nstreams " + std::to_string(contest.streams) + "\n";
 }
 
 std::optional<std::filesystem::path> figures_file(const std::string& key) {
@@ -257,7 +272,7 @@ BackendFigures find_figures(const std::string& key, const std::function<BackendF
   if (file) figures = load_figures(*file, key);
   if (!figures) {
     figures = time();
-    if (file) store_figures(*file, key, *figures);
+    if (file && !figures->is_disturbed) store_figures(*file, key, *figures);
   }
   BackendFigures& remembered = known[key] = *figures;
   remembered.is_remembered = true;

@@ -177,7 +177,8 @@ class Maker {
     };
     return "p99.9 of " + count(contest.chunk_frames, " frame") + " of " + count(contest.streams, " stream") + ": cpu " +
            duration_text(figures.cpu_p999) + ", cuda " + duration_text(figures.cuda_p999) + ", timed " +
-           (figures.is_remembered ? "earlier" : "now") + " over " + count(figures.calls, " call");
+           (figures.is_remembered ? "earlier" : "now") + " over " + count(figures.calls, " call") +
+           (figures.is_disturbed ? " on a busy machine, so not for the next time" : "");
   }
 
   const std::shared_ptr<const kernels::Stack> stack_;

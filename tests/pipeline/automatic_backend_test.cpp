@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 
@@ -28,7 +29,7 @@ struct AutomaticBackend : testing::Test {
   void remember(const Model& model, const Contest& contest, microseconds cpu, microseconds cuda) {
     const std::string on_cpu = kernels::make_cpu_executor(model.stack, {})->description();
     const std::string key = contest_key(*model.stack, on_cpu, "host", contest);
-    store_figures(figures_file(key).value(), key, {cpu, cuda, 100, false});
+    store_figures(figures_file(key).value(), key, {cpu, cuda, 100});
   }
 
   Engine prepared(const Model& model, const EngineSpec& spec) {
@@ -72,14 +73,17 @@ TEST_F(AutomaticBackend, DoesNotDependOnHowARecordingIsCut) {
 TEST_F(AutomaticBackend, IsTimedWhereNobodyKnowsAndThenRemembered) {
   for (const std::int64_t chunk : {std::int64_t{16}, kChunk}) {
     const Model model = test::lookahead_model(static_cast<std::uint64_t>(chunk));
-    const std::size_t files = std::distance(std::filesystem::recursive_directory_iterator(folder.path()), {});
+    const std::ptrdiff_t files = std::distance(std::filesystem::recursive_directory_iterator(folder.path()), {});
     const Engine engine = prepared(model, {.max_chunk_frames = chunk, .auto_chunk_frames = kChunk});
     EXPECT_EQ(test::card_chunks.back(), kChunk);
     ASSERT_TRUE(engine.choice().figures);
     EXPECT_EQ(engine.backend(),
               engine.choice().figures->cuda_p999 < engine.choice().figures->cpu_p999 ? Backend::kCuda : Backend::kCpu);
     EXPECT_FALSE(engine.choice().figures->is_remembered);
-    EXPECT_GT(std::distance(std::filesystem::recursive_directory_iterator(folder.path()), {}), files);
+    const bool is_kept = std::distance(std::filesystem::recursive_directory_iterator(folder.path()), {}) > files;
+    EXPECT_EQ(is_kept, !engine.choice().figures->is_disturbed);
+    EXPECT_EQ(engine.choice().reason.ends_with(" on a busy machine, so not for the next time"),
+              engine.choice().figures->is_disturbed);
     const Engine again = prepared(model, {.max_chunk_frames = chunk, .auto_chunk_frames = kChunk});
     EXPECT_TRUE(again.choice().figures.value().is_remembered);
     EXPECT_EQ(again.choice().figures->cpu_p999, engine.choice().figures->cpu_p999);

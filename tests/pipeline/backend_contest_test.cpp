@@ -20,6 +20,7 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using test::ScratchFolder;
 
@@ -48,9 +49,9 @@ class TimedExecutor final : public kernels::Executor {
   std::size_t state_bytes() const noexcept override { return 0; }
   std::string description() const override { return {name_}; }
 
-  std::chrono::nanoseconds time_a_call{0};
-  std::chrono::nanoseconds time_now_and_then{0};
-  std::chrono::nanoseconds time_a_frame{0};
+  nanoseconds time_a_call{0};
+  nanoseconds time_now_and_then{0};
+  nanoseconds time_a_frame{0};
   std::int64_t calls = 0;
   std::int64_t frames = 0;
   std::bitset<8192> fresh;  // by slot
@@ -108,12 +109,31 @@ TEST_F(BackendContest, CutsOffACpuThatTakesTooLong) {
 }
 
 TEST_F(BackendContest, GivesTheCpuALongChunkInPiecesAndAnEndlessOneInPart) {
-  cpu.time_a_frame = std::chrono::nanoseconds(1);
-  cuda.time_a_frame = std::chrono::nanoseconds(2);
+  cpu.time_a_frame = nanoseconds(1);
+  cuda.time_a_frame = nanoseconds(2);
   const BackendFigures figures = time({1, std::int64_t{1} << 30});
   EXPECT_NEAR(static_cast<double>(figures.cpu_p999.count()), 1.074e9, 1.074e9 * 0.02);
   EXPECT_NEAR(static_cast<double>(figures.cuda_p999.count()), 2.147e9, 2.147e9 * 0.02);
   EXPECT_GT(cpu.calls, 1000 * cuda.calls);
+}
+
+nanoseconds waited{0};  // what the system would tell, more each time by
+nanoseconds waits{0};
+nanoseconds kept_waiting() { return waited += waits; }
+
+TEST_F(BackendContest, TellsWhetherOthersHadTheProcessor) {
+  cpu.time_a_call = cpu.time_now_and_then = cuda.time_a_call = cuda.time_now_and_then = microseconds(50);
+  // 1003 calls of both take 100.3 ms.
+  waits = microseconds(1003);
+  EXPECT_FALSE(time_backends(cpu, cuda, *stack, {1, 16}, kClock, kept_waiting).is_disturbed);
+  waits = microseconds(1004);
+  EXPECT_TRUE(time_backends(cpu, cuda, *stack, {1, 16}, kClock, kept_waiting).is_disturbed);
+}
+
+TEST(TimeKeptWaiting, NeverGoesBack) {
+  const nanoseconds before = time_kept_waiting();
+  EXPECT_GE(before, nanoseconds(0));
+  EXPECT_GE(time_kept_waiting(), before);
 }
 
 TEST_F(BackendContest, LeavesEverySlotAsFresh) {
@@ -179,7 +199,7 @@ TEST(BackendFiguresFile, LiesWhereCachesDo) {
 }
 
 const std::string kKey = "halotap-backend/1\nmodel 1\n";
-const BackendFigures kFigures{microseconds(302), microseconds(31), 812, false};
+const BackendFigures kFigures{microseconds(302), microseconds(31), 812};
 
 TEST(BackendFiguresFile, IsReadAsItWasWritten) {
   const ScratchFolder folder;
@@ -252,7 +272,7 @@ TEST(BackendFigures, AreTimedOnceAndThenRemembered) {
   EXPECT_TRUE(load_figures(figures_file(key).value(), key));
 
   const std::string other = kKey + "remembered by a file\n";
-  store_figures(figures_file(other).value(), other, {microseconds(5), microseconds(6), 7, false});
+  store_figures(figures_file(other).value(), other, {microseconds(5), microseconds(6), 7});
   EXPECT_EQ(find_figures(other, time).cuda_p999, microseconds(6));
   EXPECT_EQ(timed, 1);
 
@@ -266,6 +286,12 @@ TEST(BackendFigures, AreTimedOnceAndThenRemembered) {
   const auto fail = []() -> BackendFigures { throw kernels::BackendUnavailable("it failed"); };
   EXPECT_THROW(find_figures(failed, fail), kernels::BackendUnavailable);
   EXPECT_FALSE(find_figures(failed, time).is_remembered) << "nothing was";
+
+  const std::string disturbed = kKey + "disturbed\n";
+  const auto time_disturbed = [] { return BackendFigures{microseconds(5), microseconds(6), 7, false, true}; };
+  EXPECT_FALSE(find_figures(disturbed, time_disturbed).is_remembered);
+  EXPECT_FALSE(load_figures(figures_file(disturbed).value(), disturbed)) << "the next process times anew";
+  EXPECT_TRUE(find_figures(disturbed, time_disturbed).is_remembered) << "one process does not change its mind";
 
   setenv("HALOTAP_BACKEND_CACHE", "off", 1);
   const std::string unkept = kKey + "not kept\n";

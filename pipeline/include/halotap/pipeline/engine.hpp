@@ -93,6 +93,8 @@ struct BackendFigures {
   std::chrono::nanoseconds cuda_p999{0};
   std::int64_t calls = 0;      // of each, of which these are the p99.9
   bool is_remembered = false;  // found by an earlier prepare, of this process or another
+  // Others had this thread's processor for more than a hundredth of the time; then no other process remembers it.
+  bool is_disturbed = false;
 };
 
 // Why an engine has its backend.
