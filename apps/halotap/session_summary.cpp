@@ -225,7 +225,7 @@ void print_machine_latency(std::ostream& out, const SessionSummary& summary) {
     out << "; " << whole.misses << " of " << whole.chunks
         << (left_ms > 0 ? " chunks above " + format_number(left_ms) + " ms, left of "
                         : " chunks late: nothing is left of ")
-        << budget_ms << " ms";
+        << format_number(budget_ms) << " ms";
   }
   out << "\n           p99 by parts:";
   for (const auto which : {pipeline::LatencyPart::kSource, pipeline::LatencyPart::kEngine,

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -340,12 +339,12 @@ class Session {
       skips_ = true;
       skipped_frames_ = 0;
     } else if (spec_.latency.on_miss == OnMiss::kStop) {
-      std::ostringstream text;
-      text << "latency.on_miss: stop: the run ended in front of frame " << report_.frames_in << ": "
-           << spec_.latency.miss_after << (spec_.latency.miss_after == 1 ? " chunk" : " chunks on end")
-           << " took longer than the " << *spec_.latency.budget_ms
-           << " ms that are left of the budget, the last of them " << Seconds(latest_).count() * 1e3 << " ms";
-      budget_failure_ = text.str();
+      const std::int64_t chunks = spec_.latency.miss_after;
+      budget_failure_ = "latency.on_miss: stop: the run ended in front of frame " + std::to_string(report_.frames_in) +
+                        ": " + std::to_string(chunks) + (chunks == 1 ? " chunk" : " chunks on end") +
+                        " took longer than the " +
+                        pipeline::duration_text(nanoseconds(*spec_.latency.budget_ms / 1e3)) +
+                        " that are left of the budget, the last of them " + pipeline::duration_text(latest_);
     }
   }
 
