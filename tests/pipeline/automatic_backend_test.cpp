@@ -74,8 +74,10 @@ TEST_F(AutomaticBackend, IsTimedWhereNobodyKnowsAndThenRemembered) {
   for (const std::int64_t chunk : {std::int64_t{16}, kChunk}) {
     const Model model = test::lookahead_model(static_cast<std::uint64_t>(chunk));
     const std::ptrdiff_t files = std::distance(std::filesystem::recursive_directory_iterator(folder.path()), {});
+    test::card_chunks.clear();
     const Engine engine = prepared(model, {.max_chunk_frames = chunk, .auto_chunk_frames = kChunk});
-    EXPECT_EQ(test::card_chunks.back(), kChunk);
+    // The one that is timed, between others: where the card wins, the engine's own follows.
+    EXPECT_NE(std::find(test::card_chunks.begin(), test::card_chunks.end(), kChunk), test::card_chunks.end());
     ASSERT_TRUE(engine.choice().figures);
     EXPECT_EQ(engine.backend(),
               engine.choice().figures->cuda_p999 < engine.choice().figures->cpu_p999 ? Backend::kCuda : Backend::kCpu);

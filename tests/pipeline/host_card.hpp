@@ -14,7 +14,7 @@ extern kernels::cuda::HostPassDevice* card;
 extern kernels::ExecutorSpec card_spec;
 // Why the card takes no model; null: it does.
 extern const char* card_refusal;
-// The longest chunks of all executors made so far, in order.
+// The longest chunks of all executors made since a test cleared this, in order.
 extern std::vector<std::int64_t> card_chunks;
 
 }  // namespace halotap::test
