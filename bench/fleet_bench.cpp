@@ -61,6 +61,7 @@ struct Options {
   std::int64_t poll_us = 0;
   pipeline::Backend backend = pipeline::Backend::kCpu;
   pipeline::Precision precision = pipeline::Precision::kFp32;
+  pipeline::CudaInvocation invocation = pipeline::CudaInvocation::kLayers;
   std::string phases = "spread";
   bool json = false;
   bool help = false;
@@ -71,7 +72,7 @@ constexpr const char* kUsage =
     "            [--kernel TAPS] [--outputs N] [--seconds S] [--warm-up S] [--producers THREADS] [--engines N]\n"
     "            [--in-flight N] [--workers THREADS] [--deadline-us US] [--margin-us US] [--max-wait-us US]\n"
     "            [--max-call-us US] [--poll-us US] [--backend auto|cpu|cuda] [--precision fp32|tf32|bf16|fp16]\n"
-    "            [--phases spread|together] [--json]\n";
+    "            [--invocation layers|launch|resident] [--phases spread|together] [--json]\n";
 
 template <typename Number>
 Number number(const std::string& option, const std::string& text, Number least, Number most) {
@@ -125,6 +126,8 @@ void take(Options& options, const std::string& option, const std::string& value)
     options.backend = *pipeline::parse_backend(value);
   } else if (option == "--precision" && pipeline::parse_precision(value)) {
     options.precision = *pipeline::parse_precision(value);
+  } else if (option == "--invocation" && pipeline::parse_cuda_invocation(value)) {
+    options.invocation = *pipeline::parse_cuda_invocation(value);
   } else if (option == "--phases" && (value == "spread" || value == "together")) {
     options.phases = value;
   } else {
@@ -367,7 +370,8 @@ std::unique_ptr<AsyncEngine> make_engine(const Options& options, const pipeline:
                                                                       .max_streams = streams,
                                                                       .max_chunk_frames = options.chunk,
                                                                       .worker_threads = options.workers,
-                                                                      .fallback = pipeline::Fallback::kNone},
+                                                                      .fallback = pipeline::Fallback::kNone,
+                                                                      .cuda = {.invocation = options.invocation}},
                                                            .in_flight = options.in_flight,
                                                            .max_wait = std::chrono::microseconds(options.max_wait_us),
                                                            .max_call = std::chrono::microseconds(options.max_call_us),

@@ -1,12 +1,16 @@
 #include "halotap/kernels/executor.hpp"
 
 #include <array>
+#include <cstring>
+#include <new>
 #include <utility>
 
 #include "cuda/stack_plan.hpp"
 
 namespace halotap::kernels {
 namespace {
+
+constexpr std::align_val_t kPage{4096};
 
 constexpr std::array kPrecisionNames{
     std::pair{Precision::kFp32, std::string_view{"fp32"}}, std::pair{Precision::kTf32, std::string_view{"tf32"}},
@@ -49,5 +53,15 @@ std::string one_kernel_refusal(const Stack& stack, Precision precision) {
   cuda::StackPlan plan;
   return cuda::plan_stack(stack, precision, plan);
 }
+
+float* Executor::allocate_samples(std::int64_t count) {
+  const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
+  samples_.emplace_back(static_cast<float*>(::operator new(bytes, kPage)));
+  float* memory = samples_.back().get();
+  std::memset(memory, 0, bytes);  // and every page is there from now on
+  return memory;
+}
+
+void Executor::FreePages::operator()(float* memory) const noexcept { ::operator delete(memory, kPage); }
 
 }  // namespace halotap::kernels

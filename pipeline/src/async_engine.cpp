@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cassert>
 #include <cstdio>
-#include <cstring>
 #include <future>
 #include <new>
 #include <string>
@@ -25,33 +24,25 @@ namespace halotap::pipeline {
 namespace {
 
 constexpr std::int64_t kMaxInFlight = 1024;
-constexpr std::size_t kPageBytes = 4096;
 // What a sleeping thread of a quiet machine wakes up late by, at most. Whoever has no more time than that does not
 // sleep.
 constexpr std::chrono::nanoseconds kWakeUp = std::chrono::microseconds(100);
 // Answers published between two looks at the clock: a few microseconds.
 constexpr std::size_t kAnswersAnInstant = 256;
 
-// Samples of one side of all streams: [places, slots, area], an area a cache line or several. Page-aligned, and written
-// once when made, so that no page is missing later.
+// Samples of one side of all streams: [places, slots, area], an area a cache line or several. In memory of the
+// engine's, which a card reads and writes where it is.
 class Samples {
  public:
-  Samples(std::int64_t places, std::int64_t slots, std::int64_t channels, std::int64_t room)
+  Samples(Engine& engine, std::int64_t places, std::int64_t slots, std::int64_t channels, std::int64_t room)
       : slots_(static_cast<std::size_t>(slots)),
         channels_(channels),
         room_(room),
         area_(static_cast<std::size_t>(area_of(channels, room))),
-        samples_(area_ * slots_ * static_cast<std::size_t>(places)),
-        data_(static_cast<float*>(::operator new (bytes(), std::align_val_t{kPageBytes}))) {
-    std::memset(data_, 0, bytes());
-  }
-  ~Samples() { ::operator delete (data_, std::align_val_t{kPageBytes}); }
-  Samples(const Samples&) = delete;
-  Samples& operator=(const Samples&) = delete;
+        data_(engine.allocate_samples(area_of(channels, room) * slots * places)) {}
 
   // Floats of one place of one slot: whole cache lines.
   static std::int64_t area_of(std::int64_t channels, std::int64_t room) { return (channels * room + 15) / 16 * 16; }
-  std::size_t bytes() const { return samples_ * sizeof(float); }
 
   FrameView view(std::size_t place, std::uint32_t slot, std::int64_t frames) const {
     return {data_ + (place * slots_ + slot) * area_, channels_, frames, room_, 1};
@@ -63,7 +54,6 @@ class Samples {
   std::int64_t channels_;
   std::int64_t room_;
   std::size_t area_;
-  std::size_t samples_;
   float* data_;
 };
 
@@ -150,6 +140,12 @@ double bytes_of_rings(const Model& model, const AsyncSpec& spec) {
   return static_cast<double>(spec.engine.max_streams) * (places * (input + kPlace) + (places + 1) * output + kSlot);
 }
 
+Engine prepared(const Model& model, const EngineSpec& spec) {
+  Engine engine;
+  engine.prepare(model, spec);
+  return engine;
+}
+
 // Refuses what this machine can never hold before it is allocated: the system would promise it.
 void require_memory(double bytes) {
   if (bytes <= memory_bytes()) return;
@@ -167,8 +163,11 @@ struct AsyncEngine::Impl {
         clock(given.clock != nullptr ? *given.clock : monotonic_clock()),
         places(static_cast<std::uint64_t>(given.in_flight)),
         slots(static_cast<std::size_t>(given.engine.max_streams)),
-        inputs(given.in_flight, given.engine.max_streams, model.stack->in_channels(), given.engine.max_chunk_frames),
-        outputs(given.in_flight + 1, given.engine.max_streams, model.stack->out_channels(), output_room(model, given)),
+        engine(prepared(model, given.engine)),
+        inputs(engine, given.in_flight, given.engine.max_streams, model.stack->in_channels(),
+               given.engine.max_chunk_frames),
+        outputs(engine, given.in_flight + 1, given.engine.max_streams, model.stack->out_channels(),
+                output_room(model, given)),
         entries(slots * places),
         answers(slots * places),
         submitted(slots),
@@ -181,7 +180,6 @@ struct AsyncEngine::Impl {
         ready(slots),
         released(slots),
         queue(slots, {given.margin, given.max_call}) {
-    engine.prepare(model, given.engine);
     batch.reserve(slots);
     free_slots.reserve(slots);
     for (std::size_t slot = slots; slot > 0; --slot) free_slots.push_back(static_cast<std::uint32_t>(slot - 1));

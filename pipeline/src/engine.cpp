@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <new>
 #include <stdexcept>
@@ -20,6 +21,7 @@ constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxWorkerThreads = 256;
 constexpr std::int64_t kMaxAutoChunkFrames = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxSamples = std::int64_t{1} << 40;
 
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
@@ -256,6 +258,16 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
   if (failure != nullptr) throw DeviceError(name + " failed on the first frame: " + failure);
   prepared->executor->reset(0, Fill{});
   impl_ = std::move(prepared);
+}
+
+float* Engine::allocate_samples(std::int64_t count) {
+  assert(impl_->executor);
+  require_range("samples", count, kMaxSamples);
+  try {
+    return impl_->executor->allocate_samples(count);
+  } catch (const kernels::BackendUnavailable& error) {
+    throw DeviceError(error.what());
+  }
 }
 
 Status Engine::open(StreamId& stream) noexcept HALOTAP_NONBLOCKING {

@@ -42,6 +42,8 @@ class FailoverExecutor final : public kernels::Executor {
   void reset(std::int64_t slot, const kernels::Fill& fill) noexcept HALOTAP_NONBLOCKING override;
   void process(std::span<kernels::SlotChunk> chunks, std::int64_t worker) noexcept HALOTAP_NONBLOCKING override;
   std::int64_t flush(std::int64_t slot, kernels::FrameView output) noexcept HALOTAP_NONBLOCKING override;
+  // The device's, which is kept when it has failed: the CPU reads and writes there as anywhere.
+  float* allocate_samples(std::int64_t count) override;
   // On the device, kept here, and on the CPU.
   std::size_t state_bytes() const noexcept override;
   std::string description() const override;

@@ -271,6 +271,153 @@ TEST_P(ExecutorTest, WorksInPlaceOnOnePieceOfMemory) {
   EXPECT_TRUE(same_bits(memory, expected));
 }
 
+// Many streams of a call, each with its own length, in memory of the executor: some input there, some output, at
+// places of any alignment, beside others elsewhere.
+TEST_P(ExecutorTest, GivesTheSameBitsInMemoryOfItsOwn) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    const auto stack = draw_stack(random);
+    const std::int64_t in = stack->in_channels();
+    const std::int64_t out = stack->out_channels();
+    constexpr std::int64_t kStreams = 40;
+    const std::int64_t longest = draw(random, 0, 1) == 0 ? 4 : 13;
+    const auto executor = make(stack, {kStreams, longest});
+    const std::int64_t room = (longest + 3) / 4 * 4 + draw(random, 0, 3);
+    float* inputs = executor->allocate_samples(kStreams * in * room);
+    float* outputs = executor->allocate_samples(kStreams * out * room);
+    EXPECT_EQ(*std::max_element(inputs, inputs + kStreams * in * room), 0.0f);
+    std::vector<std::vector<float>> received(kStreams);  // [channels, frames] a stream, as it was cut
+    std::vector<std::vector<float>> given(kStreams);
+    std::vector<std::vector<std::int64_t>> lengths(kStreams);
+    for (int call = 0; call < 6; ++call) {
+      std::vector<SlotChunk> chunks;
+      std::vector<std::vector<float>> elsewhere;
+      elsewhere.reserve(2 * kStreams);
+      for (std::int64_t s = 0; s < kStreams; ++s) {
+        const auto i = static_cast<std::size_t>(s);
+        const std::int64_t frames = draw(random, 0, longest);
+        const std::vector<float> signal = draw_signal(random, in * frames);
+        lengths[i].push_back(frames);
+        received[i].insert(received[i].end(), signal.begin(), signal.end());
+        FrameView input{inputs + s * in * room, in, frames, room, 1};
+        if (draw(random, 0, 3) == 0) {
+          input = planar(elsewhere.emplace_back(static_cast<std::size_t>(in * room)).data(), in, frames);
+        } else if (draw(random, 0, 3) == 0) {
+          input = interleaved(input.data, in, frames);
+        }
+        for (std::int64_t c = 0; c < in; ++c) {
+          for (std::int64_t t = 0; t < frames; ++t) input(c, t) = signal[static_cast<std::size_t>(c * frames + t)];
+        }
+        FrameView output{outputs + s * out * room, out, room, room, 1};
+        if (draw(random, 0, 3) == 0) {
+          output = planar(elsewhere.emplace_back(static_cast<std::size_t>(out * room)).data(), out, room);
+        } else if (draw(random, 0, 3) == 0) {
+          output = interleaved(output.data, out, room);
+        }
+        chunks.push_back({s, input, output, -1});
+      }
+      executor->process(chunks, 0);
+      for (std::int64_t s = 0; s < kStreams; ++s) {
+        const SlotChunk& chunk = chunks[static_cast<std::size_t>(s)];
+        for (std::int64_t t = 0; t < chunk.frames_emitted; ++t) {
+          for (std::int64_t c = 0; c < out; ++c) given[static_cast<std::size_t>(s)].push_back(chunk.output(c, t));
+        }
+      }
+    }
+    const auto alone = make(stack, {1, longest});
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      alone->reset(0, Fill{});
+      const float* from = received[i].data();
+      std::vector<float> expected;
+      for (const std::int64_t frames : lengths[i]) {
+        std::vector<float> output(static_cast<std::size_t>(out * longest));
+        SlotChunk chunk{0, planar(from, in, frames), interleaved(output.data(), out, longest), -1};
+        alone->process({&chunk, 1}, 0);
+        expected.insert(expected.end(), output.begin(), output.begin() + out * chunk.frames_emitted);
+        from += in * frames;
+      }
+      ASSERT_TRUE(same_bits(given[i], expected)) << "seed " << seed << ", stream " << i;
+    }
+  }
+}
+
+// Many streams with equally many frames in most calls: a backend may put them side by side.
+TEST_P(ExecutorTest, GivesTheSameBitsToManyStreamsInLockstep) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    Random random(seed);
+    std::shared_ptr<const Stack> stack = draw_stack(random);
+    if (seed % 2 == 0) {  // what the fastest kernels take
+      std::vector<Layer> layers;
+      for (int l = 0; l < 3; ++l) {
+        LayerSpec spec;
+        spec.name = "layers." + std::to_string(l);
+        spec.in_channels = l == 0 ? 48 : 128;
+        spec.out_channels = 128;
+        spec.kernel_size = seed % 4 == 0 ? 5 : draw(random, 1, 7);
+        spec.dilation = std::int64_t{1} << draw(random, 0, 3);
+        spec.padding = spec.halo_frames() % 2 == 0 && seed % 4 != 0 ? Padding::kSame : Padding::kCausal;
+        spec.residual = l > 0;
+        layers.push_back(draw_layer(random, spec));
+      }
+      stack = std::make_shared<const Stack>(std::move(layers));
+    }
+    const std::int64_t in = stack->in_channels();
+    const std::int64_t out = stack->out_channels();
+    const std::int64_t streams = draw(random, 64, 150);
+    constexpr std::int64_t kLengths[] = {1, 2, 3, 4, 7, 16};
+    const std::int64_t longest = kLengths[draw(random, 0, 5)];
+    const auto executor = make(stack, {streams, longest});
+    float* inputs = executor->allocate_samples(streams * in * longest);
+    float* outputs = executor->allocate_samples(streams * out * longest);
+    const auto alone = make(stack, {1, longest});
+    std::vector<std::int64_t> slots;
+    for (std::int64_t s = 0; s < streams; ++s) slots.push_back(s);
+    struct Step {
+      std::vector<float> input;  // [in_channels, frames]
+      std::vector<float> output;
+      std::int64_t frames = 0;
+    };
+    std::vector<std::vector<Step>> steps(static_cast<std::size_t>(streams));  // since the last reset
+    const auto check = [&](std::size_t stream) {
+      alone->reset(0, Fill{});
+      for (const Step& step : steps[stream]) {
+        std::vector<float> output(static_cast<std::size_t>(out * longest));
+        SlotChunk chunk{0, planar(step.input.data(), in, step.frames), interleaved(output.data(), out, longest), -1};
+        alone->process({&chunk, 1}, 0);
+        output.resize(static_cast<std::size_t>(out * chunk.frames_emitted));
+        ASSERT_TRUE(same_bits(step.output, output)) << "seed " << seed << ", stream " << stream;
+      }
+      steps[stream].clear();
+    };
+    for (int call = 0; call < 8; ++call) {
+      std::shuffle(slots.begin(), slots.end(), random);
+      const std::int64_t common = draw(random, 0, 2) == 0 ? draw(random, 1, longest) : longest;
+      std::vector<SlotChunk> chunks;
+      for (const std::int64_t s : slots) {
+        if (std::ssize(chunks) >= 64 && draw(random, 0, 9) == 0) continue;  // not this time
+        const std::int64_t frames = call == 5 ? draw(random, 0, longest) : common;
+        Step step{draw_signal(random, in * frames), {}, frames};
+        float* input = inputs + s * in * longest;
+        std::copy(step.input.begin(), step.input.end(), input);
+        steps[static_cast<std::size_t>(s)].push_back(std::move(step));
+        chunks.push_back(
+            {s, planar<const float>(input, in, frames), planar(outputs + s * out * longest, out, longest), -1});
+      }
+      executor->process(chunks, 0);
+      for (const SlotChunk& chunk : chunks) {
+        std::vector<float>& given = steps[static_cast<std::size_t>(chunk.slot)].back().output;
+        for (std::int64_t t = 0; t < chunk.frames_emitted; ++t) {
+          for (std::int64_t c = 0; c < out; ++c) given.push_back(chunk.output(c, t));
+        }
+      }
+      const std::int64_t fresh = draw(random, 0, streams - 1);
+      check(static_cast<std::size_t>(fresh));
+      executor->reset(fresh, Fill{});
+    }
+    for (std::size_t s = 0; s < steps.size(); s += 7) check(s);
+  }
+}
+
 TEST_P(ExecutorTest, KeepsANaNOrInfInsideItsReceptiveField) {
   const float bad[] = {std::nanf(""), std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
   for (std::uint64_t seed = 0; seed < 30; ++seed) {

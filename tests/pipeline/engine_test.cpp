@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -75,6 +76,23 @@ TEST_F(EngineTest, EmitsWhatWasReceivedLessTheLookahead) {
   EXPECT_EQ(emitted, 3);
   EXPECT_EQ(engine_.flush(stream, kernels::planar(output_.data(), kOut, std::int64_t{3}), emitted), Status::kOk);
   EXPECT_EQ(emitted, 0) << "flush leaves the stream as reset";
+}
+
+TEST_F(EngineTest, HandsOutZeroedMemoryToReadAndWriteIn) {
+  float* const input = engine_.allocate_samples(kIn * 10);
+  float* const output = engine_.allocate_samples(kOut * 10);
+  for (std::int64_t i = 0; i < kIn * 10; ++i) EXPECT_EQ(input[i], 0.0f);
+  for (std::int64_t i = 0; i < kOut * 10; ++i) EXPECT_EQ(output[i], 0.0f);
+  std::copy_n(input_.data(), kIn * 10, input);
+  StreamChunk there{opened(), kernels::planar<const float>(input, kIn, std::int64_t{10}),
+                    kernels::planar(output, kOut, std::int64_t{10}), 0, Status::kOk};
+  StreamChunk elsewhere = chunk(opened(), 10);
+  ASSERT_EQ(engine_.process({&there, 1}), Status::kOk);
+  ASSERT_EQ(engine_.process({&elsewhere, 1}), Status::kOk);
+  for (std::int64_t c = 0; c < kOut; ++c) {
+    EXPECT_EQ(std::memcmp(&there.output(c, 0), &elsewhere.output(c, 0), (10 - kLookahead) * sizeof(float)), 0);
+  }
+  EXPECT_THROW(engine_.allocate_samples(0), ConfigError);
 }
 
 TEST_F(EngineTest, RefusesEverythingBeforePrepare) {

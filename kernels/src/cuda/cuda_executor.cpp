@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,12 +13,14 @@
 #include "cuda/block.hpp"
 #include "cuda/device.hpp"
 #include "cuda/injected_failure.hpp"
+#include "cuda/lockstep_kernels.hpp"
 #include "cuda/pass.hpp"
 #include "cuda/pass_executor.hpp"
 #include "cuda/pass_kernels.hpp"
 #include "cuda/precision.hpp"
 #include "cuda/stack_device.hpp"
 #include "cuda/stack_plan.hpp"
+#include "cuda/tiles.hpp"
 #include "float_mode.hpp"
 #include "halotap/kernels/executor.hpp"
 
@@ -25,8 +28,12 @@ namespace halotap::kernels {
 namespace cuda {
 namespace {
 
-// A pass is layers + 2 kernels on one stream, with no copy beside them: the first reads the staged input out of the
-// host's memory and the last writes the staged output there.
+// A pass is layers + 2 kernels on one stream: the first reads the input out of the host's memory and the last writes
+// the output there. Entries, which every block of these two reads, are brought over in front of them, unless they are
+// so few that it would take longer than it saves.
+//
+// Where many streams have equally many new frames, few each, the pass is in lockstep (lockstep_kernels.hpp), with other
+// kernels at both ends and the layers packed once more for its dilations. A frame's bits are the same.
 class CudaPassDevice final : public PassDevice {
  public:
   // `why` not one kernel for the stack.
@@ -36,7 +43,8 @@ class CudaPassDevice final : public PassDevice {
         shape_(shape),
         now_ns_(spec.now_ns),
         pause_(spec.pause),
-        stream_(make_stream()) {
+        stream_(make_stream()),
+        side_stream_(make_stream()) {
     require(cudaGetDevice(&device_), "cudaGetDevice");
     for (const Layer& layer : stack.layers())
       blocks_.emplace_back(layer, BlockOptions{.math = math_of(spec.precision)});
@@ -45,9 +53,16 @@ class CudaPassDevice final : public PassDevice {
     d_layers_ = allocate_on_device<PassLayer>(std::ssize(layers));
     require(cudaMemcpy(d_layers_.get(), layers.data(), layers.size() * sizeof(PassLayer), cudaMemcpyHostToDevice),
             "cudaMemcpy");
-    d_windows_ = allocate_on_device<float>(shape.max_items * shape.window_floats);
+    pack_for_lockstep(stack, spec);
+    arrays_.window_items = shape.max_items;
+    if (arrays_.group > 0) arrays_.window_items = (shape.max_items + arrays_.group - 1) / arrays_.group * arrays_.group;
+    d_windows_ = allocate_on_device<float>(arrays_.window_items * shape.window_floats);
     d_state_ = allocate_on_device<float>(shape.max_slots * shape.state_floats);
     entries_ = allocate_pinned<PassEntry>(shape.max_items);
+    d_entries_ = allocate_on_device<PassEntry>(shape.max_items);
+    d_given_up_ = allocate_on_device<int>(1);
+    one_ = allocate_pinned<int>(1);
+    one_[0] = 1;
     input_ = allocate_pinned<float>(shape.max_items * layers.front().channels * shape.in_stride);
     frames_to_hold_ = allocate_pinned<float>(shape.max_items * layers.front().channels);
     output_ = allocate_pinned<float>(shape.max_items * layers.back().channels * shape.out_stride);
@@ -60,14 +75,13 @@ class CudaPassDevice final : public PassDevice {
     arrays_.layer_count = std::ssize(layers) - 1;
     arrays_.window_floats = shape.window_floats;
     arrays_.state_floats = shape.state_floats;
-    arrays_.in_stride = shape.in_stride;
-    arrays_.out_stride = shape.out_stride;
-    for (const PassLayer& layer : layers) arrays_.most_channels = std::max(arrays_.most_channels, layer.channels);
+    for (const PassLayer& layer : layers) {
+      arrays_.most_channels = std::max(arrays_.most_channels, layer.channels);
+      arrays_.longest_halo = std::max(arrays_.longest_halo, layer.halo_frames);
+    }
     arrays_.max_items = shape.max_items;
-    arrays_.entries = entries_.get();
-    arrays_.input = input_.get();
     arrays_.frames_to_hold = frames_to_hold_.get();
-    arrays_.output = output_.get();
+    arrays_.d_given_up = d_given_up_.get();
     arrays_.d_items = d_items_.get();
     arrays_.d_windows = d_windows_.get();
     arrays_.d_state = d_state_.get();
@@ -77,9 +91,9 @@ class CudaPassDevice final : public PassDevice {
 
     // Memory was set on the default stream, which ours does not wait for.
     require(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
-    // Every kernel that there will be, so that none is loaded later: slot 0 counts as fresh until a stream has run.
-    const PassEntry warm_up{.frames = 1, .fresh = true, .held = true, .start_hold = true};
-    if (!run({&warm_up, 1})) throw BackendUnavailable("backend cuda: the first run failed: " + std::string(failure_));
+    // Every kernel that there will be, so that none is loaded later: slots count as fresh until a stream has run.
+    warm_up(1, true);
+    if (arrays_.group > 0) warm_up(kLeastLockstepItems, false);
   }
 
   ~CudaPassDevice() override {
@@ -89,7 +103,12 @@ class CudaPassDevice final : public PassDevice {
 
   float* input(std::int64_t item) noexcept override { return input_.get() + item * input_floats_; }
   float* frame_to_hold(std::int64_t item) noexcept override { return frames_to_hold_.get() + item * in_channels_; }
-  const float* output(std::int64_t item) const noexcept override { return output_.get() + item * output_floats_; }
+  float* output(std::int64_t item) noexcept override { return output_.get() + item * output_floats_; }
+
+  float* allocate_samples(std::int64_t count) override {
+    const CurrentDevice current(device_);
+    return samples_.emplace_back(allocate_pinned<float>(count)).get();
+  }
 
   bool run(std::span<const PassEntry> entries) noexcept override {
     if (failure_ != nullptr) return false;
@@ -105,6 +124,8 @@ class CudaPassDevice final : public PassDevice {
     });
     if (is_silent_) {
       failure_ = silence_.text(limit_ns);
+      // Kernels do not keep this from getting there, unless nothing does: then they write nothing either.
+      cudaMemcpyAsync(d_given_up_.get(), one_.get(), sizeof(int), cudaMemcpyHostToDevice, side_stream_.get());
     } else if (const cudaError_t result = launched != cudaSuccess ? launched : ended; result != cudaSuccess) {
       failure_ = cudaGetErrorString(result);
     }
@@ -118,6 +139,54 @@ class CudaPassDevice final : public PassDevice {
   }
 
  private:
+  static constexpr std::int64_t kFewEntries = 16;
+  // Of fewer items, a group's may be missing for the most part; and longer steps fill tiles by themselves.
+  static constexpr std::int64_t kLeastLockstepItems = Tile::kFrames;
+  static constexpr std::int64_t kMostLockstepFrames = 16;
+
+  void warm_up(std::int64_t items, bool hold) {
+    std::vector<PassEntry> entries;
+    for (std::int64_t item = 0; item < items; ++item) {
+      entries.push_back({.slot = item,
+                         .frames = 1,
+                         .fresh = true,
+                         .held = hold,
+                         .start_hold = hold,
+                         .input = input(item),
+                         .output = output(item),
+                         .in_stride = shape_.in_stride,
+                         .out_stride = shape_.out_stride});
+    }
+    if (!run(entries)) throw BackendUnavailable("backend cuda: the first run failed: " + std::string(failure_));
+  }
+
+  // Where lockstep is of use, and every layer has the kernel then that it has otherwise: so do its bits stay.
+  void pack_for_lockstep(const Stack& stack, const ExecutorSpec& spec) {
+    if (shape_.max_items < kLeastLockstepItems || shape_.step_frames > kMostLockstepFrames) return;
+    const auto group =
+        static_cast<std::int64_t>(Tile::kFrames / std::bit_ceil(static_cast<std::uint64_t>(shape_.step_frames)));
+    std::vector<PackedBlock> blocks;
+    for (std::size_t l = 0; l < blocks_.size(); ++l) {
+      Layer layer = stack.layers()[l];
+      if (layer.spec.type == LayerType::kTemporalConv) layer.spec.dilation *= group;
+      if (layer.spec.halo_frames() > kMaxHaloFrames) return;
+      blocks.emplace_back(layer, BlockOptions{.math = math_of(spec.precision)});
+      const auto is_generic = [](const PackedBlock& block) { return block.kernel_name() == "generic"; };
+      if (is_generic(blocks.back()) != is_generic(blocks_[l])) return;
+    }
+    lockstep_blocks_ = std::move(blocks);
+    arrays_.group = group;
+  }
+
+  bool is_in_lockstep(std::span<const PassEntry> entries) const {
+    if (arrays_.group == 0 || std::ssize(entries) < kLeastLockstepItems) return false;
+    const std::int64_t most_lag = shape_.layers.back().lag_frames;
+    return std::all_of(entries.begin(), entries.end(), [&](const PassEntry& entry) {
+      return entry.frames == entries.front().frames && !entry.start_hold && real_frames(entry, most_lag).begin == 0 &&
+             real_frames(entry, 0).end == entry.frames;
+    });
+  }
+
   // What never changes of an item; frames, and the ranges that follow from them, are written by the kernels.
   std::vector<Item> items_of(const PassShape& shape) const {
     std::vector<Item> items;
@@ -147,7 +216,53 @@ class CudaPassDevice final : public PassDevice {
     return items;
   }
 
+  // A layer's items in lockstep: a group each.
+  Items lockstep_items(std::size_t layer, std::int64_t count, std::int64_t frames) const {
+    const PassLayer& x = shape_.layers[layer];
+    const PassLayer& y = shape_.layers[layer + 1];
+    const std::int64_t group = arrays_.group;
+    const std::int64_t groups = (count + group - 1) / group;
+    const LockstepStrides x_strides = lockstep_strides(x, group, groups, frames);
+    const LockstepStrides y_strides = lockstep_strides(y, group, groups, frames);
+    Items items;
+    items.count = groups;
+    items.x_stride = x_strides.group;
+    items.y_stride = y_strides.group;
+    items.first.x =
+        d_windows_.get() + x.window_offset * arrays_.window_items + (x.halo_frames - x.right_frames) * group;
+    items.first.y = d_windows_.get() + y.window_offset * arrays_.window_items + y.halo_frames * group;
+    items.first.x_channel_stride = x_strides.channel;
+    items.first.y_channel_stride = y_strides.channel;
+    items.first.frames = frames * group;
+    items.first.x_begin = (x.right_frames - x.halo_frames) * group;
+    items.first.x_end = (x.right_frames + frames) * group;
+    items.first.y_end = frames * group;
+    return items;
+  }
+
   cudaError_t launch(std::span<const PassEntry> entries) noexcept {
+    const std::int64_t count = std::ssize(entries);
+    cudaError_t result = cudaSuccess;
+    arrays_.entries = entries_.get();
+    if (count > kFewEntries) {
+      arrays_.entries = d_entries_.get();
+      result = cudaMemcpyAsync(d_entries_.get(), entries_.get(), entries.size_bytes(), cudaMemcpyHostToDevice,
+                               stream_.get());
+    }
+    if (result != cudaSuccess) return result;
+    return is_in_lockstep(entries) ? launch_in_lockstep(count, entries.front().frames) : launch_apart(entries);
+  }
+
+  cudaError_t launch_in_lockstep(std::int64_t count, std::int64_t frames) noexcept {
+    cudaStream_t stream = stream_.get();
+    cudaError_t result = begin_lockstep(arrays_, count, frames, stream);
+    for (std::size_t l = 0; l < lockstep_blocks_.size() && result == cudaSuccess; ++l) {
+      result = launch_block(lockstep_blocks_[l], lockstep_items(l, count, frames), stream);
+    }
+    return result == cudaSuccess ? end_lockstep(arrays_, count, frames, stream) : result;
+  }
+
+  cudaError_t launch_apart(std::span<const PassEntry> entries) noexcept {
     const std::int64_t count = std::ssize(entries);
     std::int64_t max_frames = 0;
     bool holds = false;
@@ -163,9 +278,9 @@ class CudaPassDevice final : public PassDevice {
       // The last layer's output has no halo to fill.
       if (result == cudaSuccess && l + 1 < layers) result = launch_layer(l, count, 1);
     }
-    if (result == cudaSuccess) result = begin_pass(arrays_, count, stream);
+    if (result == cudaSuccess) result = begin_pass(arrays_, count, max_frames, stream);
     for (std::int64_t l = 0; l < layers && result == cudaSuccess; ++l) result = launch_layer(l, count, max_frames);
-    if (result == cudaSuccess) result = end_pass(arrays_, count, stream);
+    if (result == cudaSuccess) result = end_pass(arrays_, count, max_frames, stream);
     return result;
   }
 
@@ -180,15 +295,21 @@ class CudaPassDevice final : public PassDevice {
   const Pause pause_;
   int device_ = 0;
   OwnedStream stream_;
+  OwnedStream side_stream_;  // of what does not wait for a pass
   std::vector<PackedBlock> blocks_;
+  std::vector<PackedBlock> lockstep_blocks_;  // none: no pass is
   DeviceArray<PassLayer> d_layers_;
   DeviceArray<float> d_windows_;
   DeviceArray<float> d_state_;
   DeviceArray<Item> d_items_;
+  DeviceArray<PassEntry> d_entries_;
   PinnedArray<PassEntry> entries_;
   PinnedArray<float> input_;
   PinnedArray<float> frames_to_hold_;
   PinnedArray<float> output_;
+  DeviceArray<int> d_given_up_;
+  PinnedArray<int> one_;
+  std::vector<PinnedArray<float>> samples_;
   PassArrays arrays_;
   std::int64_t input_floats_ = 0;   // an item
   std::int64_t output_floats_ = 0;  // an item

@@ -39,7 +39,8 @@ class FailingPassDevice final : public PassDevice {
 
   float* input(std::int64_t item) noexcept override { return device_->input(item); }
   float* frame_to_hold(std::int64_t item) noexcept override { return device_->frame_to_hold(item); }
-  const float* output(std::int64_t item) const noexcept override { return device_->output(item); }
+  float* output(std::int64_t item) noexcept override { return device_->output(item); }
+  float* allocate_samples(std::int64_t count) override { return device_->allocate_samples(count); }
 
   bool run(std::span<const PassEntry> entries) noexcept override {
     if (failure_ != nullptr) return false;

@@ -69,6 +69,12 @@ struct PassEntry {
   bool fresh = false;           // no state yet: the halos are zeros
   bool held = false;            // the past is a frame repeated for ever, not zeros
   bool start_hold = false;      // and this pass begins with it: halos are made from the staged frame to hold
+  // Where the new frames are, [in_channels, in_stride], and where the output goes, [out_channels, out_stride]: staging,
+  // or memory of allocate_samples.
+  const float* input = nullptr;
+  float* output = nullptr;
+  std::int64_t in_stride = 0;
+  std::int64_t out_stride = 0;
 };
 
 // Which of an item's `frames` frames are inside the recording, in the window of a layer that lags `lag_frames` behind:
@@ -90,7 +96,8 @@ HALOTAP_HOST_DEVICE inline RealFrames real_frames(const PassEntry& entry, std::i
 // multiply-accumulates and 10^9 bytes a second, a fraction of what any card does. [any thread]
 std::int64_t answer_limit_ns(const PassShape& shape, std::span<const PassEntry> entries) noexcept;
 
-// Runs passes. The caller stages an item's input, runs, and takes its output; one thread at a time.
+// Runs passes. The caller stages an item's input, runs, and takes its output, or has both in memory of
+// allocate_samples; one thread at a time.
 class PassDevice {
  public:
   virtual ~PassDevice() = default;
@@ -101,7 +108,9 @@ class PassDevice {
   virtual float* frame_to_hold(std::int64_t item) noexcept = 0;
   // Where the last pass left item i's output: [out_channels, out_stride], all of the entry's frames, the early ones
   // (before the stream's first output frame) included. [worker]
-  virtual const float* output(std::int64_t item) const noexcept = 0;
+  virtual float* output(std::int64_t item) noexcept = 0;
+  // As Executor's; null: what this device reads and writes is staged. [control]
+  virtual float* allocate_samples(std::int64_t) { return nullptr; }
 
   // Runs one pass, entry i as item i, each slot at most once, and waits for its end. False, for ever, once the device
   // has failed. [worker]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -90,6 +91,8 @@ class PassExecutor final : public Executor {
     for (std::int64_t done = 0; end > 0 && done < lookahead_;) {
       PassEntry entry = entry_of(slot, std::min(lookahead_ - done, shape_.step_frames));
       entry.end = end;
+      set_input(entry, 0, {});
+      set_output(entry, 0, output, emitted);
       if (!device_->run({&entry, 1})) return 0;
       emitted += emit(entry, 0, output, emitted);
       stream.received += entry.frames;
@@ -97,6 +100,14 @@ class PassExecutor final : public Executor {
     }
     reset(slot, Fill{});
     return emitted;
+  }
+
+  float* allocate_samples(std::int64_t count) override {
+    in_place_.reserve(in_place_.size() + 1);
+    float* samples = device_->allocate_samples(count);
+    if (samples == nullptr) return Executor::allocate_samples(count);
+    in_place_.push_back({samples, static_cast<std::size_t>(count)});
+    return samples;
   }
 
   std::size_t state_bytes() const noexcept override {
@@ -130,6 +141,45 @@ class PassExecutor final : public Executor {
     return entry;
   }
 
+  // Whether the device reads or writes the view's frames where they are. A view's corners are first and last in memory.
+  bool is_in_place(const ConstFrameView& view) const {
+    if (view.frame_stride != 1 || view.channel_stride < 0 || view.frames == 0) return false;
+    const auto first = reinterpret_cast<std::uintptr_t>(view.data);
+    const auto last = reinterpret_cast<std::uintptr_t>(&view(view.channels - 1, view.frames - 1));
+    return std::any_of(in_place_.begin(), in_place_.end(), [&](std::span<const float> samples) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(samples.data());
+      return first >= begin && last < begin + samples.size_bytes();
+    });
+  }
+
+  // Brings the entry's new frames to the device, from where they are or from staging.
+  void set_input(PassEntry& entry, std::int64_t item, const ConstFrameView& frames) {
+    if (is_in_place(frames)) {
+      entry.input = frames.data;
+      entry.in_stride = frames.channel_stride;
+    } else {
+      entry.input = device_->input(item);
+      entry.in_stride = shape_.in_stride;
+      copy(frames, {device_->input(item), frames.channels, frames.frames, shape_.in_stride, 1});
+    }
+  }
+
+  // Has the entry's output put into `output` from its frame `first` on, or into staging: always when some of it comes
+  // too early to be wanted.
+  void set_output(PassEntry& entry, std::int64_t item, const FrameView& output, std::int64_t first) {
+    if (early_frames(entry) == 0 && is_in_place(output.slice(first, entry.frames))) {
+      entry.output = output.data + first;
+      entry.out_stride = output.channel_stride;
+    } else {
+      entry.output = device_->output(item);
+      entry.out_stride = shape_.out_stride;
+    }
+  }
+
+  std::int64_t early_frames(const PassEntry& entry) const {
+    return std::clamp<std::int64_t>(lookahead_ - entry.received, 0, entry.frames);
+  }
+
   // Staged samples are planar, and so are many callers': a channel is then one run of memory.
   static void copy(const ConstFrameView& from, const FrameView& to) {
     if (from.frame_stride == 1 && to.frame_stride == 1) {
@@ -146,9 +196,10 @@ class PassExecutor final : public Executor {
   // Makes the next `frames` frames of chunk i an item of the pass to come.
   void add_step(const SlotChunk& chunk, std::size_t i, std::int64_t frames) {
     const auto item = static_cast<std::int64_t>(entries_.size());
-    const PassEntry entry = entry_of(chunk.slot, frames);
+    PassEntry entry = entry_of(chunk.slot, frames);
     const std::int64_t first = taken_[i];
-    copy(chunk.input.slice(first, frames), {device_->input(item), in_channels_, frames, shape_.in_stride, 1});
+    set_input(entry, item, chunk.input.slice(first, frames));
+    set_output(entry, item, chunk.output, chunk.frames_emitted);
     if (entry.start_hold) {
       float* held = device_->frame_to_hold(item);
       if (stream(chunk.slot).fill == FillKind::kFrame) {
@@ -183,13 +234,14 @@ class PassExecutor final : public Executor {
     return done;
   }
 
-  // Copies what an item gave, without its early frames, into a caller's view from its frame `first` on; returns how
-  // many frames.
-  std::int64_t emit(const PassEntry& entry, std::int64_t item, const FrameView& output, std::int64_t first) const {
-    const std::int64_t early = std::clamp<std::int64_t>(lookahead_ - entry.received, 0, entry.frames);
+  // Copies what an item gave, if it is staged, without its early frames, into a caller's view from its frame `first`
+  // on; returns how many frames.
+  std::int64_t emit(const PassEntry& entry, std::int64_t item, const FrameView& output, std::int64_t first) {
+    const std::int64_t early = early_frames(entry);
     const std::int64_t frames = entry.frames - early;
     if (frames == 0) return 0;  // the view may be empty
     assert(first + frames <= output.frames);
+    if (entry.output != device_->output(item)) return frames;
     copy({device_->output(item) + early, output.channels, frames, shape_.out_stride, 1}, output.slice(first, frames));
     return frames;
   }
@@ -199,9 +251,10 @@ class PassExecutor final : public Executor {
   const std::int64_t lookahead_;
   std::unique_ptr<PassDevice> device_;
   std::vector<Stream> streams_;
-  std::vector<float> frames_to_hold_;  // [max_slots, in_channels], of streams reset with kFrame
-  std::vector<std::int64_t> taken_;    // frames of each chunk of the call that passes have taken; room for all
-  std::vector<PassEntry> entries_;     // of the pass that is being put together; reserved
+  std::vector<std::span<const float>> in_place_;  // memory of the host that the device reads and writes
+  std::vector<float> frames_to_hold_;             // [max_slots, in_channels], of streams reset with kFrame
+  std::vector<std::int64_t> taken_;  // frames of each chunk of the call that passes have taken; room for all
+  std::vector<PassEntry> entries_;   // of the pass that is being put together; reserved
   std::vector<std::size_t> chunk_of_item_;
 };
 

@@ -75,7 +75,7 @@ class StackPassDevice final : public PassDevice {
   float* frame_to_hold(std::int64_t item) noexcept override {
     return frames_to_hold_.get() + item * args_.plan.in_channels;
   }
-  const float* output(std::int64_t item) const noexcept override {
+  float* output(std::int64_t item) noexcept override {
     return output_.get() + item * args_.plan.out_channels * shape_.out_stride;
   }
 

@@ -65,8 +65,12 @@ float* HostPassDevice::frame_to_hold(std::int64_t item) noexcept {
   return frames_to_hold_.data() + item * shape_.layers.front().channels;
 }
 
-const float* HostPassDevice::output(std::int64_t item) const noexcept {
+float* HostPassDevice::output(std::int64_t item) noexcept {
   return output_.data() + item * shape_.layers.back().channels * shape_.out_stride;
+}
+
+float* HostPassDevice::allocate_samples(std::int64_t count) {
+  return samples_.emplace_back(static_cast<std::size_t>(count)).data();
 }
 
 bool HostPassDevice::run(std::span<const PassEntry> entries) noexcept {
@@ -83,6 +87,8 @@ bool HostPassDevice::run(std::span<const PassEntry> entries) noexcept {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const PassEntry& entry = entries[i];
     const auto item = static_cast<std::int64_t>(i);
+    staged_inputs_ += entry.input == input(item);
+    staged_outputs_ += entry.output == output(item);
     if (entry.start_hold) start_hold(item);
     begin(entry, item);
     for (std::size_t l = 0; l < stack_->layers().size(); ++l) {
@@ -169,7 +175,7 @@ void HostPassDevice::begin(const PassEntry& entry, std::int64_t item) {
         first[t - layer.halo_frames] = entry.fresh ? 0 : state(l, entry.slot, c)[t];
       }
       for (std::int64_t t = 0; l == 0 && t < entry.frames; ++t) {
-        first[t] = t < real_frames(entry, 0).end ? input(item)[c * shape_.in_stride + t] : 0;
+        first[t] = t < real_frames(entry, 0).end ? entry.input[c * entry.in_stride + t] : 0;
       }
     }
   }
@@ -184,8 +190,7 @@ void HostPassDevice::end(const PassEntry& entry, std::int64_t item) {
       if (l + 1 < shape_.layers.size()) {
         std::copy(newest - layer.halo_frames, newest, state(l, entry.slot, c));
       } else {
-        float* output = output_.data() + (item * layer.channels + c) * shape_.out_stride;
-        std::copy(first, newest, output);
+        std::copy(first, newest, entry.output + c * entry.out_stride);
       }
     }
   }

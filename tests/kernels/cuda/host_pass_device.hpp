@@ -16,13 +16,18 @@ class HostPassDevice final : public PassDevice {
 
   float* input(std::int64_t item) noexcept override;
   float* frame_to_hold(std::int64_t item) noexcept override;
-  const float* output(std::int64_t item) const noexcept override;
+  float* output(std::int64_t item) noexcept override;
+  float* allocate_samples(std::int64_t count) override;
   bool run(std::span<const PassEntry> entries) noexcept override;
   const char* failure() const noexcept override { return passes_left_ == 0 ? "the test ended it" : nullptr; }
   std::string description() const override { return "host"; }
 
   // Makes the device fail after so many more passes.
   void fail_after(std::int64_t passes) { passes_left_ = passes; }
+
+  // Entries so far whose input, and whose output, was staged.
+  std::int64_t staged_inputs() const { return staged_inputs_; }
+  std::int64_t staged_outputs() const { return staged_outputs_; }
 
  private:
   float* first_new_frame(std::size_t layer, std::int64_t item, std::int64_t channel);
@@ -38,9 +43,12 @@ class HostPassDevice final : public PassDevice {
   std::vector<float> input_;
   std::vector<float> frames_to_hold_;
   std::vector<float> output_;
+  std::vector<std::vector<float>> samples_;
   std::vector<float> windows_;
   std::vector<float> state_;
   std::int64_t passes_left_ = -1;  // negative: no end
+  std::int64_t staged_inputs_ = 0;
+  std::int64_t staged_outputs_ = 0;
 };
 
 }  // namespace halotap::kernels::cuda

@@ -26,7 +26,12 @@ struct InjectedFailure : testing::Test {
   }
 
   bool run(PassDevice& device) {
-    const PassEntry entry{.frames = 1, .fresh = true};
+    const PassEntry entry{.frames = 1,
+                          .fresh = true,
+                          .input = device.input(0),
+                          .output = device.output(0),
+                          .in_stride = shape.in_stride,
+                          .out_stride = shape.out_stride};
     std::fill_n(device.input(0), stack->in_channels() * shape.in_stride, 0.5F);
     return device.run({&entry, 1});
   }
@@ -83,7 +88,7 @@ class SilentDevice final : public PassDevice {
 
   float* input(std::int64_t) noexcept override { return nullptr; }
   float* frame_to_hold(std::int64_t) noexcept override { return nullptr; }
-  const float* output(std::int64_t) const noexcept override { return nullptr; }
+  float* output(std::int64_t) noexcept override { return nullptr; }
   bool run(std::span<const PassEntry>) noexcept override { return false; }
   const char* failure() const noexcept override { return "silence"; }
   bool is_silent() const noexcept override { return is_silent_; }

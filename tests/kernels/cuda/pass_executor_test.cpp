@@ -73,6 +73,36 @@ TEST(PassExecutor, GivesTheSameBitsWhateverFitsIntoAPass) {
   }
 }
 
+TEST(PassExecutor, StagesNothingThatLiesPlanarInItsOwnMemory) {
+  Random random(3);
+  LayerSpec spec;
+  spec.name = "ahead";
+  spec.in_channels = 3;
+  spec.out_channels = 3;
+  spec.kernel_size = 5;
+  spec.padding = Padding::kSame;  // looks 2 frames ahead
+  const auto stack = std::make_shared<const Stack>(std::vector{test::draw_layer(random, spec)});
+  const Made made = make(stack, make_pass_shape(*stack, {1, 4}));
+  float* memory = made.executor->allocate_samples(3 * 4 * 2);
+  const FrameView input = planar(memory, 3, 4);
+  const FrameView output = planar(memory + 3 * 4, 3, 4);
+  SlotChunk chunk{0, input, output, -1};
+  made.executor->process({&chunk, 1}, 0);
+  EXPECT_EQ(made.device->staged_inputs(), 0);
+  EXPECT_EQ(made.device->staged_outputs(), 1) << "two frames come before the first that is wanted";
+  made.executor->process({&chunk, 1}, 0);
+  EXPECT_EQ(made.device->staged_outputs(), 1);
+  // Not side by side, and elsewhere.
+  std::vector<float> other(3 * 4);
+  chunk.input = interleaved(memory, 3, 4);
+  made.executor->process({&chunk, 1}, 0);
+  EXPECT_EQ(made.device->staged_inputs(), 1);
+  chunk.input = planar(other.data(), 3, 4);
+  made.executor->process({&chunk, 1}, 0);
+  EXPECT_EQ(made.device->staged_inputs(), 2);
+  EXPECT_EQ(made.device->staged_outputs(), 1);
+}
+
 TEST(PassExecutor, GivesNothingOnceItsDeviceHasFailed) {
   Random random(1);
   const auto stack = draw_stack(random);

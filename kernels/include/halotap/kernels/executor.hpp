@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "halotap/kernels/annotations.hpp"
 #include "halotap/kernels/stack.hpp"
@@ -117,6 +118,13 @@ class Executor {
   // gives them, and leaves the slot as reset with zeros. Returns the frames written. [worker]
   virtual std::int64_t flush(std::int64_t slot, FrameView output) noexcept HALOTAP_NONBLOCKING = 0;
 
+  // Zeroed memory of the host for `count` samples, from a page's beginning on, for as long as the executor lives: also
+  // once its device has failed. What a backend brings to a device it takes from there, and puts there, without a copy
+  // on the way, where a view's frames lie side by side. Once failure() says that a device has not answered, that device
+  // writes nothing there but what it was writing just then. Throws std::bad_alloc, and BackendUnavailable when a device
+  // refuses. [control]
+  virtual float* allocate_samples(std::int64_t count);
+
   // Bytes of history one stream keeps. [any thread]
   virtual std::size_t state_bytes() const noexcept = 0;
 
@@ -128,6 +136,12 @@ class Executor {
   // but destruction is of use, which waits for no device that did not answer. A backend without a device never fails.
   // [worker]
   virtual const char* failure() const noexcept { return nullptr; }
+
+ private:
+  struct FreePages {
+    void operator()(float* memory) const noexcept;
+  };
+  std::vector<std::unique_ptr<float[], FreePages>> samples_;
 };
 
 // The CPU backend: float32 arithmetic, SIMD level chosen at run time, everything on the caller's thread. While it
