@@ -52,6 +52,7 @@ struct Options {
   double warm_up_seconds = 1;
   std::int64_t producers = 1;
   std::int64_t engines = 1;
+  std::int64_t cards = 1;
   std::int64_t in_flight = 2;
   std::int64_t workers = 0;
   std::int64_t deadline_us = 0;  // 0: half the period
@@ -72,7 +73,7 @@ constexpr const char* kUsage =
     "            [--kernel TAPS] [--outputs N] [--seconds S] [--warm-up S] [--producers THREADS] [--engines N]\n"
     "            [--in-flight N] [--workers THREADS] [--deadline-us US] [--margin-us US] [--max-wait-us US]\n"
     "            [--max-call-us US] [--poll-us US] [--backend auto|cpu|cuda] [--precision fp32|tf32|bf16|fp16]\n"
-    "            [--invocation layers|launch|resident] [--phases spread|together] [--json]\n";
+    "            [--invocation layers|launch|resident] [--cards N] [--phases spread|together] [--json]\n";
 
 template <typename Number>
 Number number(const std::string& option, const std::string& text, Number least, Number most) {
@@ -107,6 +108,7 @@ constexpr WholeOption kWholeOptions[] = {
     {"--workers", &Options::workers, 0, kMostThreads},    {"--margin-us", &Options::margin_us, 0, kHourUs},
     {"--deadline-us", &Options::deadline_us, 0, kHourUs}, {"--max-wait-us", &Options::max_wait_us, 0, kHourUs},
     {"--max-call-us", &Options::max_call_us, 0, kHourUs}, {"--poll-us", &Options::poll_us, 0, 100'000},
+    {"--cards", &Options::cards, 1, kMostThreads},
 };
 
 void take(Options& options, const std::string& option, const std::string& value) {
@@ -364,6 +366,8 @@ struct Report {
 std::int64_t begin_of(std::int64_t part, std::int64_t parts, std::int64_t all) { return all * part / parts; }
 
 std::unique_ptr<AsyncEngine> make_engine(const Options& options, const pipeline::Model& model, std::int64_t streams) {
+  std::vector<int> cards;
+  for (int card = 0; card < options.cards; ++card) cards.push_back(card);
   return std::make_unique<AsyncEngine>(model,
                                        pipeline::AsyncSpec{.engine = {.backend = options.backend,
                                                                       .precision = options.precision,
@@ -371,7 +375,8 @@ std::unique_ptr<AsyncEngine> make_engine(const Options& options, const pipeline:
                                                                       .max_chunk_frames = options.chunk,
                                                                       .worker_threads = options.workers,
                                                                       .fallback = pipeline::Fallback::kNone,
-                                                                      .cuda = {.invocation = options.invocation}},
+                                                                      .cuda = {.invocation = options.invocation},
+                                                                      .cuda_devices = cards},
                                                            .in_flight = options.in_flight,
                                                            .max_wait = std::chrono::microseconds(options.max_wait_us),
                                                            .max_call = std::chrono::microseconds(options.max_call_us),

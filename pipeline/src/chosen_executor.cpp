@@ -40,7 +40,8 @@ class Maker {
                        .now_ns = now_ns,
                        .pause = pause_of(spec.cuda.wait),
                        .cuda_invocation = spec.cuda.invocation,
-                       .resident_clusters = spec.cuda.resident_clusters} {}
+                       .resident_clusters = spec.cuda.resident_clusters,
+                       .cuda_devices = spec.cuda_devices} {}
 
   ChosenExecutor make() const {
     if (spec_.backend == Backend::kCpu) return on_cpu(make_cpu(), "asked for");

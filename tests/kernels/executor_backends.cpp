@@ -1,6 +1,8 @@
 // The backends of kernels_tests: those that need no card.
 #include "executor_backends.hpp"
 
+#include <utility>
+
 #include "cuda/host_pass_device.hpp"
 #include "cuda/pass_executor.hpp"
 
@@ -11,7 +13,16 @@ std::vector<ExecutorBackend> executor_backends() {
     const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
     return cuda::make_pass_executor(shape, std::make_unique<cuda::HostPassDevice>(stack, shape));
   };
-  std::vector<ExecutorBackend> backends{{"PassesOnTheHost", make_on_host}};
+  // Streams shared by three: slots of every remainder.
+  const auto make_on_three = [](const std::shared_ptr<const Stack>& stack, const ExecutorSpec& spec) {
+    ExecutorSpec share = spec;
+    share.max_streams = (spec.max_streams + 2) / 3;
+    const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec.max_streams < 1 ? spec : share);
+    std::vector<std::unique_ptr<cuda::PassDevice>> devices;
+    for (int d = 0; d < 3; ++d) devices.push_back(std::make_unique<cuda::HostPassDevice>(stack, shape));
+    return cuda::make_pass_executor(shape, std::move(devices));
+  };
+  std::vector<ExecutorBackend> backends{{"PassesOnTheHost", make_on_host}, {"PassesOnThreeHosts", make_on_three}};
 #ifdef HALOTAP_HAVE_CPU
   backends.push_back({"Cpu", make_cpu_executor});
 #endif

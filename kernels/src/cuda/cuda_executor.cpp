@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -111,22 +112,32 @@ class CudaPassDevice final : public PassDevice {
   }
 
   bool run(std::span<const PassEntry> entries) noexcept override {
-    if (failure_ != nullptr) return false;
+    start(entries);
+    return finish();
+  }
+
+  void start(std::span<const PassEntry> entries) noexcept override {
+    if (failure_ != nullptr) return;
     const CurrentDevice current(device_);
     std::copy(entries.begin(), entries.end(), entries_.get());
-    const cudaError_t launched = launch(entries);
-    const std::int64_t limit_ns = answer_limit_ns(shape_, entries);
+    launched_ = launch(entries);
+    limit_ns_ = answer_limit_ns(shape_, entries);
+  }
+
+  bool finish() noexcept override {
+    if (failure_ != nullptr) return false;
+    const CurrentDevice current(device_);
     cudaError_t ended = cudaSuccess;
-    is_silent_ = !answers(now_ns_, limit_ns, [&] {
+    is_silent_ = !answers(now_ns_, limit_ns_, [&] {
       ended = cudaStreamQuery(stream_.get());
       if (ended == cudaErrorNotReady && pause_ != nullptr) pause_();
       return ended != cudaErrorNotReady;
     });
     if (is_silent_) {
-      failure_ = silence_.text(limit_ns);
+      failure_ = silence_.text(limit_ns_);
       // Kernels do not keep this from getting there, unless nothing does: then they write nothing either.
       cudaMemcpyAsync(d_given_up_.get(), one_.get(), sizeof(int), cudaMemcpyHostToDevice, side_stream_.get());
-    } else if (const cudaError_t result = launched != cudaSuccess ? launched : ended; result != cudaSuccess) {
+    } else if (const cudaError_t result = launched_ != cudaSuccess ? launched_ : ended; result != cudaSuccess) {
       failure_ = cudaGetErrorString(result);
     }
     return failure_ == nullptr;
@@ -314,10 +325,48 @@ class CudaPassDevice final : public PassDevice {
   std::int64_t input_floats_ = 0;   // an item
   std::int64_t output_floats_ = 0;  // an item
   std::int64_t in_channels_ = 0;
+  cudaError_t launched_ = cudaSuccess;  // of the pass that was started, as the next
+  std::int64_t limit_ns_ = 0;
   bool is_silent_ = false;
   NoAnswer silence_;
   const char* failure_ = nullptr;
 };
+
+void check_devices(const std::vector<int>& devices) {
+  int count = 0;
+  require(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  for (const int device : devices) {
+    if (device >= 0 && device < count && std::count(devices.begin(), devices.end(), device) == 1) continue;
+    throw std::invalid_argument("cuda_devices: expected numbers from 0 to " + std::to_string(count - 1) +
+                                ", each once, got " + std::to_string(device));
+  }
+}
+
+// The streams of several devices, a kernel a layer.
+std::unique_ptr<Executor> make_sharded_executor(const Stack& stack, const ExecutorSpec& spec) {
+  if (spec.cuda_invocation != CudaInvocation::kLayers) {
+    throw std::invalid_argument("cuda_devices: expected one where cuda_invocation is not layers, got " +
+                                std::to_string(spec.cuda_devices.size()));
+  }
+  const std::int64_t count = std::ssize(spec.cuda_devices);
+  ExecutorSpec share = spec;
+  share.max_streams = (spec.max_streams + count - 1) / count;
+  const PassShape shape = make_pass_shape(stack, share);
+  std::vector<std::unique_ptr<PassDevice>> devices;
+  std::string first;
+  for (const int number : spec.cuda_devices) {
+    const CurrentDevice current(number);
+    const std::string name = require_device();
+    if (devices.empty()) first = name;
+    if (name != first) {
+      // Or a stream's bits would depend on its slot.
+      throw std::invalid_argument("cuda_devices: expected cards of one kind, got " + first + " and " + name);
+    }
+    auto device = std::make_unique<CudaPassDevice>(stack, shape, share, "");
+    devices.push_back(with_injected_failure(std::move(device), shape, spec.now_ns));
+  }
+  return make_pass_executor(shape, std::move(devices));
+}
 
 }  // namespace
 }  // namespace cuda
@@ -330,6 +379,13 @@ std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack,
                                 std::to_string(spec.resident_clusters));
   }
   cuda::require_device();
+  cuda::check_devices(spec.cuda_devices);
+  if (spec.cuda_devices.size() > 1) return cuda::make_sharded_executor(*stack, spec);
+  std::optional<cuda::CurrentDevice> current;
+  if (!spec.cuda_devices.empty()) {
+    current.emplace(spec.cuda_devices.front());
+    cuda::require_device();
+  }
   const bool by_layers = spec.cuda_invocation == CudaInvocation::kLayers;
   cuda::StackPlan plan;
   std::string why;

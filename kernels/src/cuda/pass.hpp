@@ -115,6 +115,10 @@ class PassDevice {
   // Runs one pass, entry i as item i, each slot at most once, and waits for its end. False, for ever, once the device
   // has failed. [worker]
   virtual bool run(std::span<const PassEntry> entries) noexcept = 0;
+  // The same in two, between which other devices may be seen to; what lies at `entries` stays until the second. A
+  // device that does not know better runs in the first. [worker]
+  virtual void start(std::span<const PassEntry> entries) noexcept { has_run_ = run(entries); }
+  virtual bool finish() noexcept { return has_run_; }
 
   // As Executor's.
   virtual const char* failure() const noexcept = 0;
@@ -122,6 +126,9 @@ class PassDevice {
   // it. [worker]
   virtual bool is_silent() const noexcept { return false; }
   virtual std::string description() const = 0;
+
+ private:
+  bool has_run_ = false;
 };
 
 }  // namespace halotap::kernels::cuda

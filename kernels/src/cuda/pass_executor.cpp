@@ -37,23 +37,28 @@ void copy_blocks(std::int64_t channels, std::int64_t frames, const Copy& copy) {
 // and a frame whose time lies outside the recording is zero there, computed or not.
 class PassExecutor final : public Executor {
  public:
-  PassExecutor(const PassShape& shape, std::unique_ptr<PassDevice> device)
+  PassExecutor(const PassShape& shape, std::vector<std::unique_ptr<PassDevice>> devices)
       : shape_(shape),
         in_channels_(shape.layers.front().channels),
         lookahead_(shape.layers.back().lag_frames),
-        device_(std::move(device)),
-        streams_(static_cast<std::size_t>(shape.max_slots)),
-        frames_to_hold_(static_cast<std::size_t>(shape.max_slots * in_channels_)),
-        taken_(static_cast<std::size_t>(shape.max_slots)) {
-    entries_.reserve(static_cast<std::size_t>(shape.max_items));
-    chunk_of_item_.reserve(static_cast<std::size_t>(shape.max_items));
+        shards_(devices.size()),
+        streams_(devices.size() * static_cast<std::size_t>(shape.max_slots)),
+        frames_to_hold_(streams_.size() * static_cast<std::size_t>(in_channels_)),
+        taken_(streams_.size()) {
+    for (std::size_t s = 0; s < shards_.size(); ++s) {
+      shards_[s].device = std::move(devices[s]);
+      shards_[s].entries.reserve(static_cast<std::size_t>(shape.max_items));
+      shards_[s].chunk_of_item.reserve(static_cast<std::size_t>(shape.max_items));
+    }
   }
 
   ~PassExecutor() override {
-    if (!device_->is_silent()) return;
-    // Reachable to the end, so that it does not look like memory that was lost.
+    const auto is_silent = [](const Shard& shard) { return shard.device->is_silent(); };
+    if (std::none_of(shards_.begin(), shards_.end(), is_silent)) return;
+    // The others, too: the memory of the host is the first one's. Reachable to the end, so that it does not look like
+    // memory that was lost.
     static std::vector<PassDevice*>& silent = *new std::vector<PassDevice*>();
-    silent.push_back(device_.release());
+    for (Shard& shard : shards_) silent.push_back(shard.device.release());
   }
 
   void reset(std::int64_t slot, const Fill& fill) noexcept HALOTAP_NONBLOCKING override {
@@ -70,20 +75,34 @@ class PassExecutor final : public Executor {
       taken_[i] = 0;
       chunks[i].frames_emitted = 0;
     }
-    for (bool more = true; more;) {
-      more = false;
-      for (std::size_t i = 0; i < chunks.size(); ++i) {
-        const std::int64_t left = chunks[i].input.frames - taken_[i];
-        if (left == 0) continue;
-        add_step(chunks[i], i, std::min(left, shape_.step_frames));
-        more = more || left > shape_.step_frames;
-        if (std::ssize(entries_) == shape_.max_items && !run(chunks)) return;
+    if (failure() != nullptr) return;
+    for (Shard& shard : shards_) {
+      shard.next = 0;
+      shard.has_more = false;
+    }
+    for (bool is_done = false; !is_done;) {
+      is_done = true;
+      for (Shard& shard : shards_) {
+        put_together(shard, chunks);
+        if (shard.entries.empty()) continue;
+        shard.device->start(shard.entries);
+        is_done = false;
       }
-      if (!entries_.empty() && !run(chunks)) return;
+      bool has_failed = false;
+      for (Shard& shard : shards_) {
+        if (!shard.entries.empty() && !finish(shard, chunks)) has_failed = true;
+      }
+      if (has_failed) {
+        // Nothing that the call gave counts.
+        for (SlotChunk& chunk : chunks) chunk.frames_emitted = 0;
+        return;
+      }
     }
   }
 
   std::int64_t flush(std::int64_t slot, FrameView output) noexcept HALOTAP_NONBLOCKING override {
+    if (failure() != nullptr) return 0;
+    PassDevice& device = *shard(slot).device;
     Stream& stream = this->stream(slot);
     const std::int64_t end = stream.received;
     std::int64_t emitted = 0;
@@ -91,10 +110,10 @@ class PassExecutor final : public Executor {
     for (std::int64_t done = 0; end > 0 && done < lookahead_;) {
       PassEntry entry = entry_of(slot, std::min(lookahead_ - done, shape_.step_frames));
       entry.end = end;
-      set_input(entry, 0, {});
-      set_output(entry, 0, output, emitted);
-      if (!device_->run({&entry, 1})) return 0;
-      emitted += emit(entry, 0, output, emitted);
+      set_input(device, entry, 0, {});
+      set_output(device, entry, 0, output, emitted);
+      if (!device.run({&entry, 1})) return 0;
+      emitted += emit(device, entry, 0, output, emitted);
       stream.received += entry.frames;
       done += entry.frames;
     }
@@ -104,7 +123,7 @@ class PassExecutor final : public Executor {
 
   float* allocate_samples(std::int64_t count) override {
     in_place_.reserve(in_place_.size() + 1);
-    float* samples = device_->allocate_samples(count);
+    float* samples = shards_.front().device->allocate_samples(count);
     if (samples == nullptr) return Executor::allocate_samples(count);
     in_place_.push_back({samples, static_cast<std::size_t>(count)});
     return samples;
@@ -114,9 +133,17 @@ class PassExecutor final : public Executor {
     return static_cast<std::size_t>(shape_.state_floats) * sizeof(float);
   }
 
-  std::string description() const override { return device_->description(); }
+  std::string description() const override {
+    const std::string one = shards_.front().device->description();
+    return shards_.size() == 1 ? one : std::to_string(shards_.size()) + " x " + one;
+  }
 
-  const char* failure() const noexcept override { return device_->failure(); }
+  const char* failure() const noexcept override {
+    for (const Shard& shard : shards_) {
+      if (const char* why = shard.device->failure()) return why;
+    }
+    return nullptr;
+  }
 
  private:
   struct Stream {
@@ -125,6 +152,19 @@ class PassExecutor final : public Executor {
     bool fresh = true;                 // nothing has run since the reset: the slot's state is another stream's
   };
 
+  // A device with its streams, and the pass that is put together or runs on it.
+  struct Shard {
+    std::unique_ptr<PassDevice> device;
+    std::vector<PassEntry> entries;  // reserved, as the next
+    std::vector<std::size_t> chunk_of_item;
+    std::size_t next = 0;   // chunk of the call that is looked at next
+    bool has_more = false;  // some chunk was not taken to its end when it was looked at last
+  };
+
+  // Slots fit 32 bits, and such divisions take half as long.
+  std::uint32_t shard_count() const { return static_cast<std::uint32_t>(shards_.size()); }
+  Shard& shard(std::int64_t slot) { return shards_[static_cast<std::uint32_t>(slot) % shard_count()]; }
+
   Stream& stream(std::int64_t slot) { return streams_[static_cast<std::size_t>(slot)]; }
 
   float* frame_to_hold(std::int64_t slot) { return frames_to_hold_.data() + slot * in_channels_; }
@@ -132,7 +172,7 @@ class PassExecutor final : public Executor {
   PassEntry entry_of(std::int64_t slot, std::int64_t frames) {
     const Stream& stream = this->stream(slot);
     PassEntry entry;
-    entry.slot = slot;
+    entry.slot = static_cast<std::uint32_t>(slot) / shard_count();
     entry.frames = frames;
     entry.received = stream.received;
     entry.held = stream.fill != FillKind::kZeros;
@@ -153,25 +193,26 @@ class PassExecutor final : public Executor {
   }
 
   // Brings the entry's new frames to the device, from where they are or from staging.
-  void set_input(PassEntry& entry, std::int64_t item, const ConstFrameView& frames) {
+  void set_input(PassDevice& device, PassEntry& entry, std::int64_t item, const ConstFrameView& frames) const {
     if (is_in_place(frames)) {
       entry.input = frames.data;
       entry.in_stride = frames.channel_stride;
     } else {
-      entry.input = device_->input(item);
+      entry.input = device.input(item);
       entry.in_stride = shape_.in_stride;
-      copy(frames, {device_->input(item), frames.channels, frames.frames, shape_.in_stride, 1});
+      copy(frames, {device.input(item), frames.channels, frames.frames, shape_.in_stride, 1});
     }
   }
 
   // Has the entry's output put into `output` from its frame `first` on, or into staging: always when some of it comes
   // too early to be wanted.
-  void set_output(PassEntry& entry, std::int64_t item, const FrameView& output, std::int64_t first) {
+  void set_output(PassDevice& device, PassEntry& entry, std::int64_t item, const FrameView& output,
+                  std::int64_t first) const {
     if (early_frames(entry) == 0 && is_in_place(output.slice(first, entry.frames))) {
       entry.output = output.data + first;
       entry.out_stride = output.channel_stride;
     } else {
-      entry.output = device_->output(item);
+      entry.output = device.output(item);
       entry.out_stride = shape_.out_stride;
     }
   }
@@ -193,75 +234,91 @@ class PassExecutor final : public Executor {
     copy_blocks(from.channels, from.frames, [&](std::int64_t c, std::int64_t t) { to(c, t) = from(c, t); });
   }
 
+  // The shard's next pass of the call: the next step of as many of its chunks as there are items, each at most once.
+  void put_together(Shard& shard, std::span<const SlotChunk> chunks) {
+    if (shard.next == chunks.size() && shard.has_more) {
+      shard.next = 0;
+      shard.has_more = false;
+    }
+    for (; shard.next < chunks.size() && std::ssize(shard.entries) < shape_.max_items; ++shard.next) {
+      const std::size_t i = shard.next;
+      const std::int64_t left = chunks[i].input.frames - taken_[i];
+      if (left == 0 || &this->shard(chunks[i].slot) != &shard) continue;
+      add_step(shard, chunks[i], i, std::min(left, shape_.step_frames));
+      shard.has_more = shard.has_more || left > shape_.step_frames;
+    }
+  }
+
   // Makes the next `frames` frames of chunk i an item of the pass to come.
-  void add_step(const SlotChunk& chunk, std::size_t i, std::int64_t frames) {
-    const auto item = static_cast<std::int64_t>(entries_.size());
+  void add_step(Shard& shard, const SlotChunk& chunk, std::size_t i, std::int64_t frames) {
+    const auto item = static_cast<std::int64_t>(shard.entries.size());
     PassEntry entry = entry_of(chunk.slot, frames);
     const std::int64_t first = taken_[i];
-    set_input(entry, item, chunk.input.slice(first, frames));
-    set_output(entry, item, chunk.output, chunk.frames_emitted);
+    set_input(*shard.device, entry, item, chunk.input.slice(first, frames));
+    set_output(*shard.device, entry, item, chunk.output, chunk.frames_emitted);
     if (entry.start_hold) {
-      float* held = device_->frame_to_hold(item);
+      float* held = shard.device->frame_to_hold(item);
       if (stream(chunk.slot).fill == FillKind::kFrame) {
         std::copy_n(frame_to_hold(chunk.slot), in_channels_, held);
       } else {
         for (std::int64_t c = 0; c < in_channels_; ++c) held[c] = chunk.input(c, first);
       }
     }
-    entries_.push_back(entry);
-    chunk_of_item_.push_back(i);
+    shard.entries.push_back(entry);
+    shard.chunk_of_item.push_back(i);
   }
 
-  // Runs the pass that add_step has put together and hands out its results. Once the device has failed nothing that
-  // the call gave counts.
-  bool run(std::span<SlotChunk> chunks) {
-    const bool done = device_->run(entries_);
-    if (done) {
-      for (std::size_t item = 0; item < entries_.size(); ++item) {
-        const PassEntry& entry = entries_[item];
-        const std::size_t i = chunk_of_item_[item];
-        SlotChunk& chunk = chunks[i];
-        chunk.frames_emitted += emit(entry, static_cast<std::int64_t>(item), chunk.output, chunk.frames_emitted);
-        taken_[i] += entry.frames;
-        stream(entry.slot).received += entry.frames;
-        stream(entry.slot).fresh = false;
-      }
-    } else {
-      for (SlotChunk& chunk : chunks) chunk.frames_emitted = 0;
+  // Waits for the shard's pass and hands out its results; false: its device has failed.
+  bool finish(Shard& shard, std::span<SlotChunk> chunks) {
+    const bool done = shard.device->finish();
+    for (std::size_t item = 0; done && item < shard.entries.size(); ++item) {
+      const PassEntry& entry = shard.entries[item];
+      const std::size_t i = shard.chunk_of_item[item];
+      SlotChunk& chunk = chunks[i];
+      chunk.frames_emitted +=
+          emit(*shard.device, entry, static_cast<std::int64_t>(item), chunk.output, chunk.frames_emitted);
+      taken_[i] += entry.frames;
+      stream(chunk.slot).received += entry.frames;
+      stream(chunk.slot).fresh = false;
     }
-    entries_.clear();
-    chunk_of_item_.clear();
+    shard.entries.clear();
+    shard.chunk_of_item.clear();
     return done;
   }
 
   // Copies what an item gave, if it is staged, without its early frames, into a caller's view from its frame `first`
   // on; returns how many frames.
-  std::int64_t emit(const PassEntry& entry, std::int64_t item, const FrameView& output, std::int64_t first) {
+  std::int64_t emit(PassDevice& device, const PassEntry& entry, std::int64_t item, const FrameView& output,
+                    std::int64_t first) const {
     const std::int64_t early = early_frames(entry);
     const std::int64_t frames = entry.frames - early;
     if (frames == 0) return 0;  // the view may be empty
     assert(first + frames <= output.frames);
-    if (entry.output != device_->output(item)) return frames;
-    copy({device_->output(item) + early, output.channels, frames, shape_.out_stride, 1}, output.slice(first, frames));
+    if (entry.output != device.output(item)) return frames;
+    copy({device.output(item) + early, output.channels, frames, shape_.out_stride, 1}, output.slice(first, frames));
     return frames;
   }
 
   const PassShape shape_;
   const std::int64_t in_channels_;
   const std::int64_t lookahead_;
-  std::unique_ptr<PassDevice> device_;
+  std::vector<Shard> shards_;
   std::vector<Stream> streams_;
   std::vector<std::span<const float>> in_place_;  // memory of the host that the device reads and writes
   std::vector<float> frames_to_hold_;             // [max_slots, in_channels], of streams reset with kFrame
   std::vector<std::int64_t> taken_;  // frames of each chunk of the call that passes have taken; room for all
-  std::vector<PassEntry> entries_;   // of the pass that is being put together; reserved
-  std::vector<std::size_t> chunk_of_item_;
 };
 
 }  // namespace
 
+std::unique_ptr<Executor> make_pass_executor(const PassShape& shape, std::vector<std::unique_ptr<PassDevice>> devices) {
+  return std::make_unique<PassExecutor>(shape, std::move(devices));
+}
+
 std::unique_ptr<Executor> make_pass_executor(const PassShape& shape, std::unique_ptr<PassDevice> device) {
-  return std::make_unique<PassExecutor>(shape, std::move(device));
+  std::vector<std::unique_ptr<PassDevice>> devices;
+  devices.push_back(std::move(device));
+  return make_pass_executor(shape, std::move(devices));
 }
 
 }  // namespace halotap::kernels::cuda

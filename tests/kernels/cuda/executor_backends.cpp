@@ -27,9 +27,19 @@ std::vector<ExecutorBackend> executor_backends() {
     }
     return make_cuda_executor(stack, resident);
   };
-  return {{"Cuda", make_cuda_executor, missing},
-          {"CudaStack", make_stack, missing},
-          {"CudaResident", make_resident, missing}};
+  const auto make_on_two = [](const std::shared_ptr<const Stack>& stack, const ExecutorSpec& spec) {
+    ExecutorSpec shared = spec;
+    shared.cuda_devices = {0, 1};
+    return make_cuda_executor(stack, shared);
+  };
+  std::vector<ExecutorBackend> backends{{"Cuda", make_cuda_executor, missing},
+                                        {"CudaStack", make_stack, missing},
+                                        {"CudaResident", make_resident, missing}};
+  // Not skipped where there are not two: that would look like a test that should have run.
+  int cards = 0;
+  if (!missing) cuda::require(cudaGetDeviceCount(&cards), "cudaGetDeviceCount");
+  if (cards > 1) backends.push_back({"CudaOnTwoCards", make_on_two});
+  return backends;
 }
 
 }  // namespace halotap::kernels

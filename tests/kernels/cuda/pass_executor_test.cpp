@@ -119,6 +119,28 @@ TEST(PassExecutor, GivesNothingOnceItsDeviceHasFailed) {
   EXPECT_EQ(made.executor->flush(0, batch.chunks[0].output), 0);
 }
 
+TEST(PassExecutor, IsOverWhenOneOfItsDevicesFails) {
+  Random random(4);
+  const auto stack = draw_stack(random);
+  const PassShape shape = make_pass_shape(*stack, {2, 20});
+  std::vector<std::unique_ptr<PassDevice>> devices;
+  devices.push_back(std::make_unique<HostPassDevice>(stack, shape));
+  auto failing = std::make_unique<HostPassDevice>(stack, shape);
+  HostPassDevice* raw = failing.get();
+  devices.push_back(std::move(failing));
+  const auto executor = make_pass_executor(shape, std::move(devices));
+  Batch batch(*stack, 4, 20, random);
+  executor->process(batch.chunks, 0);
+  EXPECT_EQ(executor->failure(), nullptr);
+  raw->fail_after(0);
+  executor->process(batch.chunks, 0);
+  EXPECT_STREQ(executor->failure(), "the test ended it");
+  for (const SlotChunk& chunk : batch.chunks) EXPECT_EQ(chunk.frames_emitted, 0);
+  executor->process({batch.chunks.data(), 1}, 0);  // of the other one alone
+  EXPECT_EQ(batch.chunks[0].frames_emitted, 0);
+  EXPECT_EQ(executor->flush(0, batch.chunks[0].output), 0);
+}
+
 TEST(PassExecutor, ResetsAStreamWithoutItsDevice) {
   Random random(2);
   const auto stack = draw_stack(random);

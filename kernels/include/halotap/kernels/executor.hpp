@@ -66,6 +66,9 @@ struct ExecutorSpec {
   CudaInvocation cuda_invocation = CudaInvocation::kLayers;
   // kResident: what the kernel keeps, in clusters of up to 8 processors, at least 1. A stream has one at a time.
   std::int64_t resident_clusters = 1;
+  // CUDA devices of one kind that share the streams and compute at once, by number; several only with kLayers. Empty:
+  // the calling thread's current one.
+  std::vector<int> cuda_devices = {};
 };
 
 // This build, this machine or its driver lacks what a backend needs. The message is one line that says what.
@@ -151,8 +154,8 @@ class Executor {
 // std::bad_alloc when the state does not fit, and BackendUnavailable in a build without it. [control]
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
-// The CUDA backend: weights, state and arithmetic on the current CUDA device of the calling thread, one kernel a layer
-// or one for the stack for all streams of a call (CudaInvocation). process returns when the results are in the caller's
+// The CUDA backend: weights, state and arithmetic on spec.cuda_devices, one kernel a layer or one for the stack for all
+// streams of a call (CudaInvocation). process returns when the results are in the caller's
 // memory. One worker. Throws std::invalid_argument for a spec out of range or a layer that
 // the kernels do not take, std::bad_alloc when the state does not fit into the device's or the host's memory, and
 // BackendUnavailable in a build without it and where there is no driver, no device, or one that this build has no code

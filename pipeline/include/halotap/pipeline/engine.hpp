@@ -85,6 +85,9 @@ struct EngineSpec {
   // they are given, have it in common.
   std::int64_t auto_chunk_frames = 0;
   CudaSpec cuda = {};
+  // Cards of one kind that share the streams and compute at once, by number; several only with kLayers. Empty: the
+  // calling thread's current one.
+  std::vector<int> cuda_devices = {};
 };
 
 // Times of one call, with a chunk of every stream, on either backend.
