@@ -13,13 +13,17 @@ std::vector<ExecutorBackend> executor_backends() {
     const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec);
     return cuda::make_pass_executor(shape, std::make_unique<cuda::HostPassDevice>(stack, shape));
   };
-  // Streams shared by three: slots of every remainder.
+  // Streams shared by three, slots of every remainder; and even chunks apart from others.
   const auto make_on_three = [](const std::shared_ptr<const Stack>& stack, const ExecutorSpec& spec) {
     ExecutorSpec share = spec;
     share.max_streams = (spec.max_streams + 2) / 3;
     const cuda::PassShape shape = cuda::make_pass_shape(*stack, spec.max_streams < 1 ? spec : share);
     std::vector<std::unique_ptr<cuda::PassDevice>> devices;
-    for (int d = 0; d < 3; ++d) devices.push_back(std::make_unique<cuda::HostPassDevice>(stack, shape));
+    for (int d = 0; d < 3; ++d) {
+      auto device = std::make_unique<cuda::HostPassDevice>(stack, shape);
+      device->go_in_lockstep(2);
+      devices.push_back(std::move(device));
+    }
     return cuda::make_pass_executor(shape, std::move(devices));
   };
   std::vector<ExecutorBackend> backends{{"PassesOnTheHost", make_on_host}, {"PassesOnThreeHosts", make_on_three}};

@@ -111,6 +111,8 @@ class CudaPassDevice final : public PassDevice {
     return samples_.emplace_back(allocate_pinned<float>(count)).get();
   }
 
+  std::int64_t lockstep_items() const noexcept override { return arrays_.group > 0 ? kLeastLockstepItems : 0; }
+
   bool run(std::span<const PassEntry> entries) noexcept override {
     start(entries);
     return finish();

@@ -41,6 +41,7 @@ class FailingPassDevice final : public PassDevice {
   float* frame_to_hold(std::int64_t item) noexcept override { return device_->frame_to_hold(item); }
   float* output(std::int64_t item) noexcept override { return device_->output(item); }
   float* allocate_samples(std::int64_t count) override { return device_->allocate_samples(count); }
+  std::int64_t lockstep_items() const noexcept override { return device_->lockstep_items(); }
 
   bool run(std::span<const PassEntry> entries) noexcept override {
     if (failure_ != nullptr) return false;

@@ -112,6 +112,10 @@ class PassDevice {
   // As Executor's; null: what this device reads and writes is staged. [control]
   virtual float* allocate_samples(std::int64_t) { return nullptr; }
 
+  // How many entries are faster in a pass of their own when all of them have equally many frames, all of these real in
+  // every layer, and none starts to hold; 0: no number is. [worker]
+  virtual std::int64_t lockstep_items() const noexcept { return 0; }
+
   // Runs one pass, entry i as item i, each slot at most once, and waits for its end. False, for ever, once the device
   // has failed. [worker]
   virtual bool run(std::span<const PassEntry> entries) noexcept = 0;

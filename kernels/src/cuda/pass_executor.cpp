@@ -1,6 +1,7 @@
 #include "cuda/pass_executor.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -76,8 +77,10 @@ class PassExecutor final : public Executor {
       chunks[i].frames_emitted = 0;
     }
     if (failure() != nullptr) return;
+    even_frames_ = find_even_frames(chunks);
     for (Shard& shard : shards_) {
       shard.next = 0;
+      shard.takes_even = even_frames_ > 0;
       shard.has_more = false;
     }
     for (bool is_done = false; !is_done;) {
@@ -157,9 +160,13 @@ class PassExecutor final : public Executor {
     std::unique_ptr<PassDevice> device;
     std::vector<PassEntry> entries;  // reserved, as the next
     std::vector<std::size_t> chunk_of_item;
-    std::size_t next = 0;   // chunk of the call that is looked at next
-    bool has_more = false;  // some chunk was not taken to its end when it was looked at last
+    std::size_t next = 0;     // chunk of the call that is looked at next
+    bool takes_even = false;  // in this round over the chunks: those that go in lockstep, and in the next the others
+    bool has_more = false;    // some chunk will not have been taken to its end by these two
   };
+
+  // Longer steps are many enough by themselves.
+  static constexpr std::int64_t kMostEvenFrames = 64;
 
   // Slots fit 32 bits, and such divisions take half as long.
   std::uint32_t shard_count() const { return static_cast<std::uint32_t>(shards_.size()); }
@@ -234,18 +241,45 @@ class PassExecutor final : public Executor {
     copy_blocks(from.channels, from.frames, [&](std::int64_t c, std::int64_t t) { to(c, t) = from(c, t); });
   }
 
+  // Whether the stream's next frames are all real in every layer, and nothing else is to be done for them.
+  bool is_plain(std::int64_t slot) {
+    const Stream& stream = this->stream(slot);
+    return stream.fill == FillKind::kZeros ? stream.received >= lookahead_ : !stream.fresh;
+  }
+
+  // The number of frames that the first steps of most plain chunks have, if these are enough for lockstep; else 0.
+  std::int64_t find_even_frames(std::span<const SlotChunk> chunks) {
+    const std::int64_t least = shards_.front().device->lockstep_items() * std::ssize(shards_);
+    if (least == 0 || std::ssize(chunks) < least || shape_.step_frames > kMostEvenFrames) return 0;
+    std::array<std::int64_t, kMostEvenFrames + 1> counts{};
+    for (const SlotChunk& chunk : chunks) {
+      const std::int64_t frames = std::min(chunk.input.frames, shape_.step_frames);
+      if (frames > 0 && is_plain(chunk.slot)) ++counts[static_cast<std::size_t>(frames)];
+    }
+    const auto most = std::max_element(counts.begin(), counts.end());
+    return *most >= least ? most - counts.begin() : 0;
+  }
+
   // The shard's next pass of the call: the next step of as many of its chunks as there are items, each at most once.
   void put_together(Shard& shard, std::span<const SlotChunk> chunks) {
-    if (shard.next == chunks.size() && shard.has_more) {
-      shard.next = 0;
-      shard.has_more = false;
-    }
-    for (; shard.next < chunks.size() && std::ssize(shard.entries) < shape_.max_items; ++shard.next) {
-      const std::size_t i = shard.next;
-      const std::int64_t left = chunks[i].input.frames - taken_[i];
-      if (left == 0 || &this->shard(chunks[i].slot) != &shard) continue;
-      add_step(shard, chunks[i], i, std::min(left, shape_.step_frames));
-      shard.has_more = shard.has_more || left > shape_.step_frames;
+    while (shard.entries.empty()) {
+      if (shard.next == chunks.size()) {
+        if (!shard.takes_even && !shard.has_more) return;
+        if (!shard.takes_even) shard.has_more = false;
+        shard.takes_even = !shard.takes_even && even_frames_ > 0;
+        shard.next = 0;
+      }
+      for (; shard.next < chunks.size() && std::ssize(shard.entries) < shape_.max_items; ++shard.next) {
+        const std::size_t i = shard.next;
+        const std::int64_t left = chunks[i].input.frames - taken_[i];
+        if (left == 0 || &this->shard(chunks[i].slot) != &shard) continue;
+        const std::int64_t frames = std::min(left, shape_.step_frames);
+        const bool is_even = frames == even_frames_ && is_plain(chunks[i].slot);
+        // Who is left out of a round of the even ones comes in the next; who is in one of the others, or has frames
+        // left behind it, in those after it.
+        if (is_even == shard.takes_even) add_step(shard, chunks[i], i, frames);
+        if (!shard.takes_even && (is_even || left > frames)) shard.has_more = true;
+      }
     }
   }
 
@@ -306,6 +340,7 @@ class PassExecutor final : public Executor {
   std::vector<Stream> streams_;
   std::vector<std::span<const float>> in_place_;  // memory of the host that the device reads and writes
   std::vector<float> frames_to_hold_;             // [max_slots, in_channels], of streams reset with kFrame
+  std::int64_t even_frames_ = 0;                  // that chunks of the call in lockstep have; 0: none are
   std::vector<std::int64_t> taken_;  // frames of each chunk of the call that passes have taken; room for all
 };
 

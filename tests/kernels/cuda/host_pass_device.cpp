@@ -83,6 +83,7 @@ bool HostPassDevice::run(std::span<const PassEntry> entries) noexcept {
   // A card has a mode of its own.
   const int callers_rounding = std::fegetround();
   std::fesetround(FE_TONEAREST);
+  items_of_passes_.push_back(std::ssize(entries));
   windows_ = poisoned(shape_.max_items * shape_.window_floats);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const PassEntry& entry = entries[i];

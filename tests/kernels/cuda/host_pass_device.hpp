@@ -25,6 +25,12 @@ class HostPassDevice final : public PassDevice {
   // Makes the device fail after so many more passes.
   void fail_after(std::int64_t passes) { passes_left_ = passes; }
 
+  // Has passes of so many equal entries count as faster.
+  void go_in_lockstep(std::int64_t items) { lockstep_items_ = items; }
+  std::int64_t lockstep_items() const noexcept override { return lockstep_items_; }
+
+  // Entries of each pass so far.
+  const std::vector<std::int64_t>& items_of_passes() const { return items_of_passes_; }
   // Entries so far whose input, and whose output, was staged.
   std::int64_t staged_inputs() const { return staged_inputs_; }
   std::int64_t staged_outputs() const { return staged_outputs_; }
@@ -47,6 +53,8 @@ class HostPassDevice final : public PassDevice {
   std::vector<float> windows_;
   std::vector<float> state_;
   std::int64_t passes_left_ = -1;  // negative: no end
+  std::int64_t lockstep_items_ = 0;
+  std::vector<std::int64_t> items_of_passes_;
   std::int64_t staged_inputs_ = 0;
   std::int64_t staged_outputs_ = 0;
 };

@@ -119,6 +119,37 @@ TEST(PassExecutor, GivesNothingOnceItsDeviceHasFailed) {
   EXPECT_EQ(made.executor->flush(0, batch.chunks[0].output), 0);
 }
 
+TEST(PassExecutor, KeepsEqualChunksTogetherWhereTheyGoInLockstep) {
+  Random random(5);
+  LayerSpec spec;
+  spec.name = "layer";
+  spec.in_channels = 2;
+  spec.out_channels = 2;
+  spec.kernel_size = 3;
+  const auto stack = std::make_shared<const Stack>(std::vector{test::draw_layer(random, spec)});
+  const Made made = make(stack, make_pass_shape(*stack, {9, 6}));
+  const auto passes_of = [&](std::initializer_list<std::int64_t> lengths) {
+    Batch batch(*stack, std::ssize(lengths), 6, random);
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      batch.chunks[i].input = batch.chunks[i].input.slice(0, lengths.begin()[i]);
+    }
+    const std::size_t before = made.device->items_of_passes().size();
+    made.executor->process(batch.chunks, 0);
+    for (std::size_t i = 0; i < lengths.size(); ++i) EXPECT_EQ(batch.chunks[i].frames_emitted, lengths.begin()[i]);
+    const std::vector<std::int64_t>& all = made.device->items_of_passes();
+    return std::vector<std::int64_t>(all.begin() + static_cast<std::ptrdiff_t>(before), all.end());
+  };
+  using Passes = std::vector<std::int64_t>;
+  EXPECT_EQ(passes_of({4, 3, 4, 4, 0, 4, 2, 4}), Passes({7}));
+  made.device->go_in_lockstep(5);
+  EXPECT_EQ(passes_of({4, 3, 4, 4, 0, 4, 2, 4}), Passes({5, 2}));
+  EXPECT_EQ(passes_of({4, 4, 4, 4, 4}), Passes({5}));
+  EXPECT_EQ(passes_of({4, 4, 4, 4, 3}), Passes({5})) << "too few of each";
+  made.executor->reset(2, {FillKind::kHoldFirst, nullptr});
+  EXPECT_EQ(passes_of({4, 4, 4, 4, 4, 4}), Passes({5, 1})) << "one that starts to hold";
+  EXPECT_EQ(passes_of({4, 4, 4, 4, 4, 4}), Passes({6}));
+}
+
 TEST(PassExecutor, IsOverWhenOneOfItsDevicesFails) {
   Random random(4);
   const auto stack = draw_stack(random);
