@@ -1,8 +1,9 @@
 // Times a stack's way to the card and back, chunk after chunk, by the host's clock around Executor::process:
 //
-//     stack_latency [--calls N] [--layers N] [--channels N] [--kernel N] [--chunk N]...
+//     stack_latency [--calls N] [--streams N] [--layers N] [--channels N] [--kernel N] [--chunk N]... [--as WAY]...
 //
-// For each chunk the stack launched and resident, and, beside it, what no stack can beat: a kernel that copies as many
+// For each chunk and each WAY (resident, launched, layers; else all of them) a chunk of every stream in one call, and
+// how many frames a second that makes. For one stream, beside it, what no stack can beat: a kernel that copies as many
 // bytes from and to the host's memory, launched, and staying and waiting for a word; and the longest gaps of a loop
 // that only reads the clock.
 #include <cuda_runtime.h>
@@ -15,7 +16,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -35,11 +38,20 @@ using halotap::kernels::Stack;
 
 struct Options {
   std::int64_t calls = 100000;
+  std::int64_t streams = 1;
   std::int64_t layers = 8;
   std::int64_t channels = 128;
   std::int64_t kernel_size = 5;
   std::vector<std::int64_t> chunks;
+  std::vector<CudaInvocation> ways;
 };
+
+constexpr CudaInvocation kWays[] = {CudaInvocation::kResident, CudaInvocation::kLaunch, CudaInvocation::kLayers};
+
+const char* name_of(CudaInvocation way) {
+  if (way == CudaInvocation::kResident) return "resident";
+  return way == CudaInvocation::kLaunch ? "launched" : "layers";
+}
 
 std::int64_t now_ns() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
@@ -78,9 +90,10 @@ std::shared_ptr<const Stack> random_stack(const Options& options) {
   return std::make_shared<const Stack>(std::move(layers));
 }
 
-// Calls `work` so often, and a tenth of that before, and prints how long it took.
+// Calls `work` so often, and a tenth of that before, and prints how long it took; and, of `frames` a call, how many a
+// second.
 template <typename Work>
-void time_calls(const char* what, std::int64_t chunk, std::int64_t calls, const Work& work) {
+void time_calls(const char* what, std::int64_t chunk, std::int64_t calls, std::int64_t frames, const Work& work) {
   for (std::int64_t i = 0; i < calls / 10; ++i) work();
   std::vector<std::int64_t> times(static_cast<std::size_t>(calls));
   for (std::int64_t& time : times) {
@@ -88,18 +101,21 @@ void time_calls(const char* what, std::int64_t chunk, std::int64_t calls, const 
     work();
     time = now_ns() - begun;
   }
+  const double sum_us = 1e-3 * static_cast<double>(std::accumulate(times.begin(), times.end(), std::int64_t{0}));
   std::sort(times.begin(), times.end());
   const auto quantile_us = [&](double q) {
     return 1e-3 * static_cast<double>(times[static_cast<std::size_t>(q * static_cast<double>(calls - 1))]);
   };
-  std::printf("%-22s %6lld %9lld %8.2f %8.2f %8.2f %9.2f\n", what, static_cast<long long>(chunk),
-              static_cast<long long>(calls), quantile_us(0.5), quantile_us(0.99), quantile_us(0.999), quantile_us(1));
+  std::printf("%-22s %6lld %9lld %8.2f %8.2f %8.2f %9.2f %12.2f\n", what, static_cast<long long>(chunk),
+              static_cast<long long>(calls), quantile_us(0.5), quantile_us(0.99), quantile_us(0.999), quantile_us(1),
+              static_cast<double>(calls * frames) / sum_us);
   std::fflush(stdout);
 }
 
 void time_stack(const Options& options, std::int64_t chunk_frames, CudaInvocation invocation) {
   const auto stack = random_stack(options);
   ExecutorSpec spec;
+  spec.max_streams = options.streams;
   spec.max_chunk_frames = chunk_frames;
   spec.now_ns = now_ns;
   spec.cuda_invocation = invocation;
@@ -107,16 +123,20 @@ void time_stack(const Options& options, std::int64_t chunk_frames, CudaInvocatio
   if (chunk_frames == options.chunks.front()) std::printf("%s\n", executor->description().c_str());
   std::mt19937_64 random(2);
   std::normal_distribution<float> normal;
-  std::vector<float> input(static_cast<std::size_t>(options.channels * chunk_frames));
+  const std::int64_t floats = options.channels * chunk_frames;
+  std::vector<float> input(static_cast<std::size_t>(options.streams * floats));
   for (float& sample : input) sample = normal(random);
   std::vector<float> output(input.size());
-  executor->reset(0, {});
-  const char* what = invocation == CudaInvocation::kResident ? "stack, resident" : "stack, launched";
-  time_calls(what, chunk_frames, options.calls, [&] {
-    SlotChunk chunk{0, halotap::kernels::planar<const float>(input.data(), options.channels, chunk_frames),
-                    halotap::kernels::planar(output.data(), options.channels, chunk_frames), 0};
-    executor->process({&chunk, 1}, 0);
-    if (chunk.frames_emitted != chunk_frames) throw std::runtime_error("no result");
+  std::vector<SlotChunk> chunks;
+  for (std::int64_t slot = 0; slot < options.streams; ++slot) {
+    executor->reset(slot, {});
+    chunks.push_back(
+        {slot, halotap::kernels::planar<const float>(input.data() + slot * floats, options.channels, chunk_frames),
+         halotap::kernels::planar(output.data() + slot * floats, options.channels, chunk_frames), 0});
+  }
+  time_calls(name_of(invocation), chunk_frames, options.calls, options.streams * chunk_frames, [&] {
+    executor->process(chunks, 0);
+    if (chunks.back().frames_emitted != chunk_frames) throw std::runtime_error("no result");
   });
 }
 
@@ -185,7 +205,7 @@ void time_floors(const Options& options, std::int64_t chunk_frames) {
   cudaStream_t stream = nullptr;
   require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   std::uint32_t sequence = 0;
-  time_calls("copy, launched", chunk_frames, options.calls, [&] {
+  time_calls("copy, launched", chunk_frames, options.calls, chunk_frames, [&] {
     launched_kernel<<<1, 1024, 0, stream>>>(from, to, count, &done, ++sequence);
     wait_for(done, sequence);
   });
@@ -194,7 +214,7 @@ void time_floors(const Options& options, std::int64_t chunk_frames) {
   sequence = 0;
   resident_kernel<<<1, 1024, 0, stream>>>(from, to, count, &word, &done);
   require(cudaGetLastError());
-  time_calls("copy, resident", chunk_frames, options.calls, [&] {
+  time_calls("copy, resident", chunk_frames, options.calls, chunk_frames, [&] {
     std::atomic_ref<std::uint32_t>(word).store(++sequence, std::memory_order_release);
     wait_for(done, sequence);
   });
@@ -219,6 +239,8 @@ Options parse(char** arguments) {
     const char* value = argument[1];
     if (option == "--calls") {
       options.calls = parse("--calls", value, 100'000'000);
+    } else if (option == "--streams") {
+      options.streams = parse("--streams", value, 1 << 20);
     } else if (option == "--layers") {
       options.layers = parse("--layers", value, 1000);
     } else if (option == "--channels") {
@@ -226,12 +248,19 @@ Options parse(char** arguments) {
     } else if (option == "--kernel") {
       options.kernel_size = parse("--kernel", value, 100);
     } else if (option == "--chunk") {
-      options.chunks.push_back(parse("--chunk", value, 64));
+      options.chunks.push_back(parse("--chunk", value, 1024));
+    } else if (option == "--as") {
+      const auto* way = std::find_if(std::begin(kWays), std::end(kWays), [&](CudaInvocation known) {
+        return value != nullptr && std::strcmp(value, name_of(known)) == 0;
+      });
+      if (way == std::end(kWays)) throw std::invalid_argument("--as: expected resident, launched or layers");
+      options.ways.push_back(*way);
     } else {
       throw std::invalid_argument("unknown option " + option);
     }
   }
   if (options.chunks.empty()) options.chunks = {1, 16, 64};
+  if (options.ways.empty()) options.ways.assign(std::begin(kWays), std::end(kWays));
   return options;
 }
 
@@ -240,12 +269,15 @@ Options parse(char** arguments) {
 int main(int, char** arguments) {
   try {
     const Options options = parse(arguments);
-    std::printf("%-22s %6s %9s %8s %8s %8s %9s\n", "", "chunk", "calls", "p50 us", "p99", "p99.9", "max");
-    for (const CudaInvocation invocation : {CudaInvocation::kResident, CudaInvocation::kLaunch}) {
+    std::printf("%-22s %6s %9s %8s %8s %8s %9s %12s\n", "", "chunk", "calls", "p50 us", "p99", "p99.9", "max",
+                "frames/us");
+    for (const CudaInvocation invocation : options.ways) {
       for (const std::int64_t chunk : options.chunks) time_stack(options, chunk, invocation);
     }
-    for (const std::int64_t chunk : options.chunks) time_floors(options, chunk);
-    time_calls("nothing", 0, options.calls, [] {});
+    if (options.streams == 1) {
+      for (const std::int64_t chunk : options.chunks) time_floors(options, chunk);
+    }
+    time_calls("nothing", 0, options.calls, 0, [] {});
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "stack_latency: %s\n", error.what());
