@@ -154,6 +154,9 @@ Options parse(int count, char** words) {
   if (options.producers > options.streams || options.engines > options.streams) {
     throw std::invalid_argument("--streams: expected at least as many as producers and engines");
   }
+  if (options.cards > 1 && options.backend == pipeline::Backend::kCpu) {
+    throw std::invalid_argument("--cards: not with --backend cpu");
+  }
   return options;
 }
 

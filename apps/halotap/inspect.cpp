@@ -120,7 +120,8 @@ void print_layers(const kernels::Stack& stack) {
 
 std::string one_kernel(const kernels::Stack& stack) {
   const std::string why = kernels::one_kernel_refusal(stack, pipeline::Precision::kFp32);
-  return why.empty() ? "one kernel can run the whole stack, in fp32, from Hopper on" : "a kernel a layer: " + why;
+  return why.empty() ? "a kernel a layer, or one for the whole stack where asked for (fp32, from Hopper on)"
+                     : "a kernel a layer alone: " + why;
 }
 
 void print_text(const pipeline::Model& model, const pipeline::Engine& engine) {

@@ -44,12 +44,12 @@ TEST(Inspect, TellsWithoutACardWhetherOneKernelRunsTheStack) {
   const std::string fits = golden("stack_mixed", "model.yaml");
   EXPECT_EQ(run_halotap({"inspect", fits, "--json"}).json()["one_kernel"],
             (nlohmann::json{{"fits", true}, {"reason", nullptr}}));
-  EXPECT_NE(run_halotap({"inspect", fits}).out.find("on a card        one kernel can run the whole stack"),
+  EXPECT_NE(run_halotap({"inspect", fits}).out.find("on a card        a kernel a layer, or one for the whole stack"),
             std::string::npos);
   const std::string wide = golden("wide_in", "model.yaml");
   EXPECT_EQ(run_halotap({"inspect", wide, "--json"}).json()["one_kernel"],
             (nlohmann::json{{"fits", false}, {"reason", "layer layers.0 has 200 channels, more than 128"}}));
-  EXPECT_NE(run_halotap({"inspect", wide}).out.find("on a card        a kernel a layer: layer layers.0 has"),
+  EXPECT_NE(run_halotap({"inspect", wide}).out.find("on a card        a kernel a layer alone: layer layers.0 has"),
             std::string::npos);
 }
 

@@ -39,9 +39,8 @@ using Pause = void (*)() noexcept;
 // promises.
 //   kLayers    a kernel a layer: the most frames a second, of many streams and of long chunks
 //   kLaunch    a kernel for the whole stack: a short way for a chunk of few streams. Stacks that do not fit, and
-//   devices
-//              before Hopper, take a kernel a layer all the same; which is a matter of the stack, the precision, the
-//              device and the build alone, and description() tells why.
+//              devices before Hopper, take a kernel a layer all the same; which is a matter of the stack, the
+//              precision, the device and the build alone, and description() tells why.
 //   kResident  that kernel stays on the device and is handed each call through memory: the shortest way, at the price
 //              of the processors that it keeps. Refused where kLaunch would take a kernel a layer.
 enum class CudaInvocation { kLayers, kLaunch, kResident };
@@ -155,11 +154,10 @@ class Executor {
 std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
 // The CUDA backend: weights, state and arithmetic on spec.cuda_devices, one kernel a layer or one for the stack for all
-// streams of a call (CudaInvocation). process returns when the results are in the caller's
-// memory. One worker. Throws std::invalid_argument for a spec out of range or a layer that
-// the kernels do not take, std::bad_alloc when the state does not fit into the device's or the host's memory, and
-// BackendUnavailable in a build without it and where there is no driver, no device, or one that this build has no code
-// for. The environment variable HALOTAP_INJECT_DEVICE_FAILURE
+// streams of a call (CudaInvocation). process returns when the results are in the caller's memory. One worker. Throws
+// std::invalid_argument for a spec out of range or a layer that the kernels do not take, std::bad_alloc when the state
+// does not fit into the device's or the host's memory, and BackendUnavailable in a build without it and where there is
+// no driver, no device, or one that this build has no code for. The environment variable HALOTAP_INJECT_DEVICE_FAILURE
 // (error:N, hang:N) makes its pass N fail, so that failure can be rehearsed. [control]
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
