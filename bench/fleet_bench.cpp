@@ -358,7 +358,7 @@ struct Report {
   double resident_mb = 0;         // of the program, at the beginning of the measured time
   double grown_mb = 0;            // since then
 
-  bool in_time() const { return all.output.figures().p999_ns <= period.count() && all.refused == 0; }
+  bool in_time() const { return is_sound() && all.output.figures().p999_ns <= period.count() && all.refused == 0; }
   bool is_sound() const { return all.wrong == 0 && unaccounted == 0 && std::isfinite(all.heard); }
   double streams_a_call() const {
     return static_cast<double>(counters.chunks) / static_cast<double>(std::max<std::uint64_t>(counters.calls, 1));

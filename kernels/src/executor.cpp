@@ -55,6 +55,7 @@ std::string one_kernel_refusal(const Stack& stack, Precision precision) {
 }
 
 float* Executor::allocate_samples(std::int64_t count) {
+  if (count < 0 || count > kMostSamples) throw std::bad_alloc();
   const std::size_t bytes = static_cast<std::size_t>(count) * sizeof(float);
   samples_.emplace_back(static_cast<float*>(::operator new(bytes, kPage)));
   float* memory = samples_.back().get();

@@ -394,8 +394,8 @@ struct AsyncEngine::Impl {
       const bool has_failed = failed.load(std::memory_order_acquire);  // pairs with fail's release
       const bool has_stopped = stopped.load(std::memory_order_relaxed);
       if (has_answer(slot)) return Status::kOk;
-      if (has_failed) return Status::kDeviceFailed;
       if (has_stopped) return Status::kStopped;
+      if (has_failed) return Status::kDeviceFailed;
       const Instant now = clock.now();
       if (now >= deadline) return Status::kNotYet;
       if (spec.poll.count() > 0 && deadline - now > spec.poll + kWakeUp) {

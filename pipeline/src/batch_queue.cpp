@@ -58,7 +58,10 @@ void BatchQueue::admit_longest_waiting(std::size_t count, Instant now) noexcept 
   const auto latest =
       std::max_element(chunks_.begin(), end, [](const Chunk& a, const Chunk& b) { return a.deadline < b.deadline; });
   if (latest->deadline == Instant::max()) return;  // all that have one are taken
-  if (count > 1 || now + 2 * times_.estimate(1) <= latest->deadline) std::swap(*latest, *waiting);
+  // Alone in a call it would delay the other by one, which must have the time or have lost it.
+  const auto time = times_.estimate(1);
+  const bool bears_it = now + 2 * time <= latest->deadline || now + time > latest->deadline;
+  if (count > 1 || bears_it) std::swap(*latest, *waiting);
 }
 
 const std::vector<BatchQueue::Chunk>& BatchQueue::take(Instant now) noexcept HALOTAP_NONBLOCKING {

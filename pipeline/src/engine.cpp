@@ -12,6 +12,7 @@
 #include "chosen_executor.hpp"
 #include "failover_executor.hpp"
 #include "halotap/pipeline/published.hpp"
+#include "memory.hpp"
 #include "worker_pool.hpp"
 
 namespace halotap::pipeline {
@@ -21,7 +22,6 @@ constexpr std::int64_t kMaxStreams = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxChunkFrames = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxWorkerThreads = 256;
 constexpr std::int64_t kMaxAutoChunkFrames = std::int64_t{1} << 20;
-constexpr std::int64_t kMaxSamples = std::int64_t{1} << 40;
 
 constexpr std::array kBackendNames{std::pair{Backend::kAuto, std::string_view{"auto"}},
                                    std::pair{Backend::kCpu, std::string_view{"cpu"}},
@@ -262,7 +262,10 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
 
 float* Engine::allocate_samples(std::int64_t count) {
   assert(impl_->executor);
-  require_range("samples", count, kMaxSamples);
+  require_range("samples", count, kernels::Executor::kMostSamples);
+  if (static_cast<double>(count) * sizeof(float) > memory_bytes()) {
+    throw ConfigError("samples: expected no more than this machine's memory holds, got " + std::to_string(count));
+  }
   try {
     return impl_->executor->allocate_samples(count);
   } catch (const kernels::BackendUnavailable& error) {

@@ -87,7 +87,9 @@ std::size_t FailoverExecutor::state_bytes() const noexcept {
   return device_->state_bytes() + cpu_->state_bytes() + kept_.size() / streams_.size() * sizeof(float);
 }
 
-float* FailoverExecutor::allocate_samples(std::int64_t count) { return device_->allocate_samples(count); }
+float* FailoverExecutor::allocate_samples(std::int64_t count) {
+  return (is_on_cpu() ? cpu_ : device_)->allocate_samples(count);
+}
 
 void FailoverExecutor::reset(std::int64_t slot, const Fill& fill) noexcept HALOTAP_NONBLOCKING {
   if (is_on_cpu()) {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <map>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -339,6 +340,14 @@ TEST_P(ExecutorTest, GivesTheSameBitsInMemoryOfItsOwn) {
       ASSERT_TRUE(same_bits(given[i], expected)) << "seed " << seed << ", stream " << i;
     }
   }
+}
+
+TEST_P(ExecutorTest, RefusesSamplesThatNoMemoryHolds) {
+  Random random(1);
+  const auto executor = make(draw_stack(random), {1, 4});
+  EXPECT_THROW(executor->allocate_samples(-1), std::bad_alloc);
+  EXPECT_THROW(executor->allocate_samples(Executor::kMostSamples + 1), std::bad_alloc);
+  EXPECT_THROW(executor->allocate_samples(std::int64_t{1} << 62), std::bad_alloc);
 }
 
 // Many streams with equally many frames in most calls: a backend may put them side by side.

@@ -319,6 +319,8 @@ TEST_F(AsyncBatching, AnswersEverythingWhenTheDeviceFails) {
   EXPECT_EQ(counters.entries_in, counters.entries_out);
   EXPECT_EQ(counters.entries_failed, 4u) << "three chunks and a reset";
   EXPECT_NE(engine.engine().failure().find(" failed: the test ended it"), std::string::npos);
+  engine.stop();
+  EXPECT_EQ(engine.try_collect(streams[0], kNow, result), Status::kStopped) << "nothing more is to come";
 }
 
 TEST_F(AsyncBatching, LeavesNoChunkBehindTheFailure) {

@@ -219,6 +219,17 @@ TEST_F(BatchQueueTest, LeavesACallOfOneToADeadlineThatCannotWaitForAnother) {
   EXPECT_EQ(take(100), (Slots{1}));
 }
 
+TEST_F(BatchQueueTest, GivesACallOfOneToAChunkWithoutADeadlineWhereTheOtherHasLostIts) {
+  BatchQueue bounded{100, {nanoseconds(10), nanoseconds(150)}};
+  bounded.record(1, nanoseconds(100));
+  bounded.record(2, nanoseconds(200));
+  bounded.add({at(50), at(100'000), 1});
+  bounded.add({Instant::max(), at(0), 2});
+  const auto first = bounded.take(at(0));
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].slot, 2u);
+}
+
 TEST_F(BatchQueueTest, GoesBackToLargeCallsAfterOneThatWasHeldUp) {
   queue.record(1, nanoseconds(100));
   queue.record(4, nanoseconds(200));

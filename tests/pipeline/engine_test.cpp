@@ -93,6 +93,7 @@ TEST_F(EngineTest, HandsOutZeroedMemoryToReadAndWriteIn) {
     EXPECT_EQ(std::memcmp(&there.output(c, 0), &elsewhere.output(c, 0), (10 - kLookahead) * sizeof(float)), 0);
   }
   EXPECT_THROW(engine_.allocate_samples(0), ConfigError);
+  EXPECT_THROW(engine_.allocate_samples(kernels::Executor::kMostSamples), ConfigError) << "4 TiB";
 }
 
 TEST_F(EngineTest, RefusesEverythingBeforePrepare) {

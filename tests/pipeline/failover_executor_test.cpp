@@ -206,6 +206,18 @@ TEST(FailoverExecutor, SaysHowTheCpuTookOver) {
             "host failed: the test ended it; " + rig.cpu->description() + " goes on, with 2 streams rebuilt in 7 us");
 }
 
+TEST(FailoverExecutor, AsksNothingOfACardThatHasFailed) {
+  Random random(3);
+  Rig rig(test::draw_stack(random));
+  EXPECT_NE(rig.failing->allocate_samples(100), nullptr);
+  rig.device->fail_after(0);
+  process_both(rig, random, {0}, true);
+  ASSERT_NE(rig.failing->failover(), nullptr);
+  float* samples = rig.failing->allocate_samples(100);
+  EXPECT_EQ(samples[99], 0.0F);
+  EXPECT_EQ(rig.device->allocations(), 1);
+}
+
 TEST(FailoverExecutor, TellsHowFarALongChunkWasDone) {
   Random random(7);
   Rig rig(test::draw_stack(random));

@@ -79,6 +79,7 @@ class CudaPassDevice final : public PassDevice {
     for (const PassLayer& layer : layers) {
       arrays_.most_channels = std::max(arrays_.most_channels, layer.channels);
       arrays_.longest_halo = std::max(arrays_.longest_halo, layer.halo_frames);
+      arrays_.most_halo_samples = std::max(arrays_.most_halo_samples, layer.channels * layer.halo_frames);
     }
     arrays_.max_items = shape.max_items;
     arrays_.frames_to_hold = frames_to_hold_.get();
@@ -178,6 +179,9 @@ class CudaPassDevice final : public PassDevice {
     if (shape_.max_items < kLeastLockstepItems || shape_.step_frames > kMostLockstepFrames) return;
     const auto group =
         static_cast<std::int64_t>(Tile::kFrames / std::bit_ceil(static_cast<std::uint64_t>(shape_.step_frames)));
+    for (const PassLayer& layer : shape_.layers) {
+      if (layer.channels * layer.halo_frames > kMostLockstepHaloSamples) return;
+    }
     std::vector<PackedBlock> blocks;
     for (std::size_t l = 0; l < blocks_.size(); ++l) {
       Layer layer = stack.layers()[l];

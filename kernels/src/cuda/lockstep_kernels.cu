@@ -2,6 +2,7 @@
 // ([elements] of one item), and stream after stream in a window ([rows, group]). A block turns a tile of both:
 //
 //     grid   (ceil(items / 32), ceil(most elements / 128), layers + 1)        block   256 threads
+//     most elements: of any layer's halo, and of any layer's new frames
 //     z = 0: input or output; z = 1 + l: state of layer l
 //
 // Elements are read and written 512 bytes a warp where they lie so, rows in pieces of `group` samples. 16.5 KiB of
@@ -19,6 +20,7 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarp;
 constexpr int kTileItems = kWarp;
 constexpr int kTileElements = 128;
+static_assert(kMostLockstepHaloSamples == std::int64_t{65535} * kTileElements);
 
 // One more than the items: a warp's samples of one item, or of one element, then lie in different banks.
 using TileRows = float[kTileElements][kTileItems + 1];
@@ -152,7 +154,7 @@ __global__ void __launch_bounds__(kThreads) end_lockstep_kernel(PassArrays array
 }
 
 dim3 grid_of(const PassArrays& arrays, std::int64_t items, std::int64_t frames) {
-  const std::int64_t elements = arrays.most_channels * std::max(arrays.longest_halo, frames);
+  const std::int64_t elements = std::max(arrays.most_halo_samples, arrays.most_channels * frames);
   return {static_cast<unsigned>((items + kTileItems - 1) / kTileItems),
           static_cast<unsigned>((elements + kTileElements - 1) / kTileElements),
           static_cast<unsigned>(arrays.layer_count + 1)};

@@ -29,6 +29,9 @@ inline LockstepStrides lockstep_strides(const PassLayer& layer, std::int64_t gro
   return {groups * item, item};
 }
 
+// Samples of a layer's halo, channels * halo_frames, that the kernels below take at most: so many blocks a grid has.
+inline constexpr std::int64_t kMostLockstepHaloSamples = std::int64_t{65535} * 128;
+
 // Each queues one kernel on `stream` for the first `items` entries, none of which starts to hold and all of whose
 // frames are real in every layer, and returns CUDA's error of the launch.
 

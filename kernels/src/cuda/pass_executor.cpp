@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -125,6 +126,7 @@ class PassExecutor final : public Executor {
   }
 
   float* allocate_samples(std::int64_t count) override {
+    if (count < 0 || count > kMostSamples) throw std::bad_alloc();
     in_place_.reserve(in_place_.size() + 1);
     float* samples = shards_.front().device->allocate_samples(count);
     if (samples == nullptr) return Executor::allocate_samples(count);

@@ -19,6 +19,7 @@ struct PassArrays {
   std::int64_t state_floats = 0;        // a slot
   std::int64_t most_channels = 0;       // of any layer
   std::int64_t longest_halo = 0;        // frames, of any layer
+  std::int64_t most_halo_samples = 0;   // channels * halo_frames, of any layer
   std::int64_t max_items = 0;
   std::int64_t group = 0;                 // streams side by side in a pass in lockstep: a power of two
   std::int64_t window_items = 0;          // that d_windows has room for: max_items, and with groups whole ones

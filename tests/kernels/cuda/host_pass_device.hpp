@@ -2,6 +2,7 @@
 // poisoned with NaN wherever the real device would hold what an earlier pass left.
 #pragma once
 
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ class HostPassDevice final : public PassDevice {
   // Has passes of so many equal entries count as faster.
   void go_in_lockstep(std::int64_t items) { lockstep_items_ = items; }
   std::int64_t lockstep_items() const noexcept override { return lockstep_items_; }
+
+  // Calls of allocate_samples so far.
+  std::int64_t allocations() const { return std::ssize(samples_); }
 
   // Entries of each pass so far.
   const std::vector<std::int64_t>& items_of_passes() const { return items_of_passes_; }

@@ -87,10 +87,11 @@ struct AsyncResult {
 // earliest of their deadlines a call begins as soon as every stream of the last call is ready again, was skipped or is
 // closed; at D - T(n) - margin at the latest, and when one chunk has waited for max_wait. It takes all n if now + T(n)
 // is not after D; else the k of the earliest deadlines (of equal ones those that wait longest; chunks without a
-// deadline come last, but one that has waited for max_wait has the last place), for the largest k that meets D; and if
-// none does, all: D is lost, and the largest call clears a backlog soonest. With max_call it never takes more than are
-// expected to be done in that time. A stream is waited for until a call goes without it. The margin grows by how late
-// the worker was at such calls, and fades as T does.
+// deadline come last, but one that has waited for max_wait has the last place; the only place where the deadline that
+// it takes it from can wait or is lost), for the largest k that meets D; and if none does, all: D is lost, and the
+// largest call clears a backlog soonest. With max_call it never takes more than are expected to be done in that time. A
+// stream is waited for until a call goes without it. The margin grows by how late the worker was at such calls, and
+// fades as T does.
 //
 // Threads. Of every stream one thread at a time submits [producer] and one collects [consumer], different ones or the
 // same, other ones for other streams. One thread at a time opens. Submitting and collecting are wait-free and allocate,
