@@ -150,7 +150,7 @@ std::vector<std::string> schemes_in(const std::array<Endpoint<Open>, kCount>& en
 // The endpoint of an address, ready to be opened. `role` is "source" or "sink".
 template <class Open, std::size_t kCount>
 const Endpoint<Open>& find(const std::array<Endpoint<Open>, kCount>& endpoints, const Address& address,
-                           const std::string& role) {
+                           const char* role) {
   const auto found = std::find_if(endpoints.begin(), endpoints.end(),
                                   [&](const Endpoint<Open>& endpoint) { return endpoint.scheme == address.scheme(); });
   if (found == endpoints.end()) {
