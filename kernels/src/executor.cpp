@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/stack_plan.hpp"
+#include "halotap/kernels/names.hpp"
 
 namespace halotap::kernels {
 namespace {
@@ -21,33 +22,10 @@ constexpr std::array kInvocationNames{std::pair{CudaInvocation::kLayers, std::st
 
 }  // namespace
 
-std::string_view to_string(Precision precision) {
-  for (const auto& [value, name] : kPrecisionNames) {
-    if (value == precision) return name;
-  }
-  return "?";
-}
-
-std::optional<Precision> parse_precision(std::string_view word) {
-  for (const auto& [value, name] : kPrecisionNames) {
-    if (name == word) return value;
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(CudaInvocation invocation) {
-  for (const auto& [value, name] : kInvocationNames) {
-    if (value == invocation) return name;
-  }
-  return "?";
-}
-
-std::optional<CudaInvocation> parse_cuda_invocation(std::string_view word) {
-  for (const auto& [value, name] : kInvocationNames) {
-    if (name == word) return value;
-  }
-  return std::nullopt;
-}
+std::string_view to_string(Precision precision) { return name_of(kPrecisionNames, precision); }
+std::optional<Precision> parse_precision(std::string_view word) { return value_of(kPrecisionNames, word); }
+std::string_view to_string(CudaInvocation invocation) { return name_of(kInvocationNames, invocation); }
+std::optional<CudaInvocation> parse_cuda_invocation(std::string_view word) { return value_of(kInvocationNames, word); }
 
 std::string one_kernel_refusal(const Stack& stack, Precision precision) {
   cuda::StackPlan plan;

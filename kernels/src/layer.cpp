@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "halotap/kernels/names.hpp"
+
 namespace halotap::kernels {
 namespace {
 
@@ -25,14 +27,6 @@ constexpr std::array kActivationNames{
     std::pair{Activation::kSigmoid, std::string_view{"sigmoid"}},
     std::pair{Activation::kSoftmax, std::string_view{"softmax"}},
 };
-
-template <typename Names, typename Value>
-std::string_view name_of(const Names& names, Value value) {
-  for (const auto& [candidate, name] : names) {
-    if (candidate == value) return name;
-  }
-  return "?";
-}
 
 [[noreturn]] void refuse(const std::string& what, const std::string& expected, const std::string& got) {
   throw std::invalid_argument(what + ": expected " + expected + ", got " + got);

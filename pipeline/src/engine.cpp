@@ -11,6 +11,7 @@
 
 #include "chosen_executor.hpp"
 #include "failover_executor.hpp"
+#include "halotap/kernels/names.hpp"
 #include "halotap/pipeline/published.hpp"
 #include "memory.hpp"
 #include "worker_pool.hpp"
@@ -45,47 +46,12 @@ bool is_sound(const ConstFrameView& view) {
 
 }  // namespace
 
-std::string_view to_string(Backend backend) {
-  for (const auto& [value, name] : kBackendNames) {
-    if (value == backend) return name;
-  }
-  return "?";
-}
-
-std::optional<Backend> parse_backend(std::string_view word) {
-  for (const auto& [value, name] : kBackendNames) {
-    if (name == word) return value;
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(Fallback fallback) {
-  for (const auto& [value, name] : kFallbackNames) {
-    if (value == fallback) return name;
-  }
-  return "?";
-}
-
-std::optional<Fallback> parse_fallback(std::string_view word) {
-  for (const auto& [value, name] : kFallbackNames) {
-    if (name == word) return value;
-  }
-  return std::nullopt;
-}
-
-std::string_view to_string(Wait wait) {
-  for (const auto& [value, name] : kWaitNames) {
-    if (value == wait) return name;
-  }
-  return "?";
-}
-
-std::optional<Wait> parse_wait(std::string_view word) {
-  for (const auto& [value, name] : kWaitNames) {
-    if (name == word) return value;
-  }
-  return std::nullopt;
-}
+std::string_view to_string(Backend backend) { return kernels::name_of(kBackendNames, backend); }
+std::optional<Backend> parse_backend(std::string_view word) { return kernels::value_of(kBackendNames, word); }
+std::string_view to_string(Fallback fallback) { return kernels::name_of(kFallbackNames, fallback); }
+std::optional<Fallback> parse_fallback(std::string_view word) { return kernels::value_of(kFallbackNames, word); }
+std::string_view to_string(Wait wait) { return kernels::name_of(kWaitNames, wait); }
+std::optional<Wait> parse_wait(std::string_view word) { return kernels::value_of(kWaitNames, word); }
 
 std::string describe(const Failover& failover) {
   std::string text = failover.from + " failed: " + failover.reason + "; " + failover.to + " goes on";
