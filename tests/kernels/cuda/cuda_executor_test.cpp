@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda/device.hpp"
+#include "cuda/on_a_card.hpp"
 #include "halotap/kernels/executor.hpp"
 #include "random_stack.hpp"
 
@@ -14,16 +15,7 @@ namespace {
 
 using test::Random;
 
-class CudaExecutor : public testing::Test {
- protected:
-  void SetUp() override {
-    try {
-      require_device();
-    } catch (const BackendUnavailable& why) {
-      GTEST_SKIP() << why.what();
-    }
-  }
-};
+using CudaExecutor = OnACard;
 
 // A clock that is past every limit at its second look, once it is asked to.
 bool is_impatient = false;
@@ -72,6 +64,40 @@ TEST_F(CudaExecutor, WritesNothingIntoItsMemoryOnceItsDeviceWasGivenUp) {
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(std::count(output, output + kSamples, 0.0f), kSamples);
   }
+}
+
+// The longest halo is of few channels and the widest layer has none: no grid of a pass may be as large as their
+// product.
+TEST_F(CudaExecutor, TakesAStackWhoseLongestHaloAndWidestLayerAreApart) {
+  Random random(2);
+  std::vector<Layer> layers;
+  for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 513}, {513, 4}}) {
+    LayerSpec spec;
+    spec.name = "layers." + std::to_string(layers.size());
+    spec.in_channels = in;
+    spec.out_channels = out;
+    if (layers.empty()) {
+      spec.kernel_size = 3;
+      spec.dilation = 8192;
+    } else {
+      spec.type = LayerType::kPointwise;
+    }
+    layers.push_back(test::draw_layer(random, spec));
+  }
+  constexpr std::int64_t kStreams = 64;
+  constexpr std::int64_t kFrames = 4;
+  const auto executor =
+      make_cuda_executor(std::make_shared<const Stack>(std::move(layers)), ExecutorSpec{kStreams, kFrames});
+  const std::vector<float> input = test::draw_signal(random, kStreams * kFrames);
+  std::vector<float> output(kStreams * 4 * kFrames);
+  std::vector<SlotChunk> chunks;
+  for (std::int64_t s = 0; s < kStreams; ++s) {
+    chunks.push_back({s, planar<const float>(input.data() + s * kFrames, 1, kFrames),
+                      planar(output.data() + s * 4 * kFrames, std::int64_t{4}, kFrames)});
+  }
+  executor->process(chunks, 0);
+  EXPECT_EQ(executor->failure(), nullptr);
+  for (const SlotChunk& chunk : chunks) EXPECT_EQ(chunk.frames_emitted, kFrames);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "cuda/block.hpp"
 #include "cuda/device.hpp"
+#include "cuda/on_a_card.hpp"
 #include "halotap/kernels/executor.hpp"
 #include "random_stack.hpp"
 
@@ -19,14 +20,11 @@ constexpr std::int64_t kTail = 4096;         // frames that hold a signal, at th
 constexpr std::int64_t kCompared = 2048;     // of them, those whose past is all signal
 using Samples = std::vector<std::uint16_t>;  // bfloat16
 
-class LargeBlock : public testing::Test {
+class LargeBlock : public OnACard {
  protected:
   void SetUp() override {
-    try {
-      require_device();
-    } catch (const BackendUnavailable& why) {
-      GTEST_SKIP() << why.what();
-    }
+    OnACard::SetUp();
+    if (IsSkipped()) return;
     test::Random random(1);
     LayerSpec spec;
     spec.name = "layer";

@@ -12,6 +12,7 @@
 
 #include "compare.hpp"
 #include "cuda/device.hpp"
+#include "cuda/on_a_card.hpp"
 #include "cuda/pass_executor.hpp"
 #include "halotap/kernels/reference.hpp"
 #include "random_stack.hpp"
@@ -28,14 +29,11 @@ std::int64_t now_ns() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-class CudaStack : public testing::Test {
+class CudaStack : public OnACard {
  protected:
   void SetUp() override {
-    try {
-      require_device();
-    } catch (const BackendUnavailable& why) {
-      GTEST_SKIP() << why.what();
-    }
+    OnACard::SetUp();
+    if (IsSkipped()) return;
     if (compute_capability() < 90) GTEST_SKIP() << "this card has no clusters of blocks";
   }
 };
