@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -339,6 +340,14 @@ TEST_P(ExecutorTest, GivesTheSameBitsInMemoryOfItsOwn) {
       }
       ASSERT_TRUE(same_bits(given[i], expected)) << "seed " << seed << ", stream " << i;
     }
+  }
+}
+
+TEST_P(ExecutorTest, GivesMemoryFromAPagesBeginningOn) {
+  Random random(1);
+  const auto executor = make(draw_stack(random), {1, 4});
+  for (const std::int64_t count : {1, 1000, 1000}) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(executor->allocate_samples(count)) % 4096, 0U);
   }
 }
 

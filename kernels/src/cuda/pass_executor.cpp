@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <new>
 #include <utility>
 #include <vector>
@@ -130,7 +132,7 @@ class PassExecutor final : public Executor {
     in_place_.reserve(in_place_.size() + 1);
     float* samples = shards_.front().device->allocate_samples(count);
     if (samples == nullptr) return Executor::allocate_samples(count);
-    in_place_.push_back({samples, static_cast<std::size_t>(count)});
+    in_place_.insert(first_behind(samples), {samples, static_cast<std::size_t>(count)});
     return samples;
   }
 
@@ -190,15 +192,20 @@ class PassExecutor final : public Executor {
     return entry;
   }
 
+  // The first of in_place_ that begins behind `place`: what may hold it is the one before.
+  std::vector<std::span<const float>>::const_iterator first_behind(const float* place) const {
+    return std::upper_bound(
+        in_place_.begin(), in_place_.end(), place,
+        [](const float* p, std::span<const float> samples) { return std::less<const float*>()(p, samples.data()); });
+  }
+
   // Whether the device reads or writes the view's frames where they are. A view's corners are first and last in memory.
   bool is_in_place(const ConstFrameView& view) const {
     if (view.frame_stride != 1 || view.channel_stride < 0 || view.frames == 0) return false;
-    const auto first = reinterpret_cast<std::uintptr_t>(view.data);
-    const auto last = reinterpret_cast<std::uintptr_t>(&view(view.channels - 1, view.frames - 1));
-    return std::any_of(in_place_.begin(), in_place_.end(), [&](std::span<const float> samples) {
-      const auto begin = reinterpret_cast<std::uintptr_t>(samples.data());
-      return first >= begin && last < begin + samples.size_bytes();
-    });
+    const auto behind = first_behind(view.data);
+    if (behind == in_place_.begin()) return false;
+    const std::span<const float> samples = *std::prev(behind);
+    return std::less<const float*>()(&view(view.channels - 1, view.frames - 1), samples.data() + samples.size());
   }
 
   // Brings the entry's new frames to the device, from where they are or from staging.
@@ -340,7 +347,7 @@ class PassExecutor final : public Executor {
   const std::int64_t lookahead_;
   std::vector<Shard> shards_;
   std::vector<Stream> streams_;
-  std::vector<std::span<const float>> in_place_;  // memory of the host that the device reads and writes
+  std::vector<std::span<const float>> in_place_;  // memory of the host that the device reads and writes, by address
   std::vector<float> frames_to_hold_;             // [max_slots, in_channels], of streams reset with kFrame
   std::int64_t even_frames_ = 0;                  // that chunks of the call in lockstep have; 0: none are
   std::vector<std::int64_t> taken_;  // frames of each chunk of the call that passes have taken; room for all

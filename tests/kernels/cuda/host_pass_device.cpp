@@ -4,6 +4,7 @@
 #include <cfenv>
 #include <cmath>
 #include <limits>
+#include <new>
 #include <numbers>
 #include <utility>
 
@@ -17,6 +18,7 @@
 namespace halotap::kernels::cuda {
 namespace {
 
+constexpr std::align_val_t kPage{4096};
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<float> poisoned(std::int64_t count) { return std::vector<float>(static_cast<std::size_t>(count), kPoison); }
@@ -70,8 +72,13 @@ float* HostPassDevice::output(std::int64_t item) noexcept {
 }
 
 float* HostPassDevice::allocate_samples(std::int64_t count) {
-  return samples_.emplace_back(static_cast<std::size_t>(count)).data();
+  const auto samples = static_cast<std::size_t>(count);
+  samples_.emplace_back(static_cast<float*>(::operator new(samples * sizeof(float), kPage)));
+  std::fill_n(samples_.back().get(), samples, 0.0F);
+  return samples_.back().get();
 }
+
+void HostPassDevice::FreePages::operator()(float* memory) const noexcept { ::operator delete(memory, kPage); }
 
 bool HostPassDevice::run(std::span<const PassEntry> entries) noexcept {
 #ifdef HALOTAP_REALTIME_SANITIZER

@@ -40,6 +40,10 @@ class HostPassDevice final : public PassDevice {
   std::int64_t staged_outputs() const { return staged_outputs_; }
 
  private:
+  struct FreePages {
+    void operator()(float* memory) const noexcept;
+  };
+
   float* first_new_frame(std::size_t layer, std::int64_t item, std::int64_t channel);
   float* state(std::size_t layer, std::int64_t slot, std::int64_t channel);
   void run_layer(std::size_t layer, std::int64_t item, std::int64_t frames, RealFrames real);
@@ -53,7 +57,7 @@ class HostPassDevice final : public PassDevice {
   std::vector<float> input_;
   std::vector<float> frames_to_hold_;
   std::vector<float> output_;
-  std::vector<std::vector<float>> samples_;
+  std::vector<std::unique_ptr<float[], FreePages>> samples_;
   std::vector<float> windows_;
   std::vector<float> state_;
   std::int64_t passes_left_ = -1;  // negative: no end

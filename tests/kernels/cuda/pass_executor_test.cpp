@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "cuda/host_pass_device.hpp"
 #include "random_stack.hpp"
@@ -101,6 +104,42 @@ TEST(PassExecutor, StagesNothingThatLiesPlanarInItsOwnMemory) {
   made.executor->process({&chunk, 1}, 0);
   EXPECT_EQ(made.device->staged_inputs(), 2);
   EXPECT_EQ(made.device->staged_outputs(), 1);
+}
+
+TEST(PassExecutor, StagesNothingThatOneOfItsMemoriesHoldsWhole) {
+  Random random(6);
+  LayerSpec spec;
+  spec.name = "layer";
+  spec.in_channels = 2;
+  spec.out_channels = 2;
+  const auto stack = std::make_shared<const Stack>(std::vector{test::draw_layer(random, spec)});
+  const Made made = make(stack, make_pass_shape(*stack, {1, 4}));
+  std::vector<float> output(2 * 4);
+  const auto is_staged = [&](float* input, std::int64_t channel_stride) {
+    const std::int64_t before = made.device->staged_inputs();
+    SlotChunk chunk{0, {input, 2, 4, channel_stride, 1}, planar(output.data(), std::int64_t{2}, std::int64_t{4}), -1};
+    made.executor->process({&chunk, 1}, 0);
+    return made.device->staged_inputs() > before;
+  };
+  std::vector<float> elsewhere(2 * 4);
+  constexpr std::int64_t kSamples[] = {2 * 8, 1 << 16};
+  std::vector<float*> memories;  // the last 16 samples of each
+  for (int i = 0; i < 7; ++i) {
+    // Large ones come from elsewhere, and not one behind the other.
+    memories.push_back(made.executor->allocate_samples(kSamples[i % 2]) + kSamples[i % 2] - 2 * 8);
+    for (float* memory : memories) {
+      EXPECT_FALSE(is_staged(memory, 4));
+      EXPECT_FALSE(is_staged(memory, 12)) << "to its last sample";
+      EXPECT_FALSE(is_staged(memory + 8, 4)) << "likewise";
+      // A channel in each of two.
+      for (float* other : memories) {
+        if (other <= memory) continue;
+        EXPECT_TRUE(is_staged(memory, other - memory));
+      }
+      EXPECT_TRUE(is_staged(std::min(memory, elsewhere.data()), std::abs(memory - elsewhere.data())));
+    }
+    EXPECT_TRUE(is_staged(elsewhere.data(), 4));
+  }
 }
 
 TEST(PassExecutor, GivesNothingOnceItsDeviceHasFailed) {
