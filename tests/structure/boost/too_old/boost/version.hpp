@@ -1,0 +1,1 @@
+#define BOOST_LIB_VERSION "1_73"
