@@ -130,7 +130,7 @@ fi
 
 # The sanitizers slow every launch down, the more the longer it is: tests of few and short ones.
 blocks='*CudaBlock.ReadsAndWritesOnlyTheFramesThatAreReal*:*CudaBlock.GivesTheSameBitsInABatchOfAnyAlignment*'
-streams='*ReadsAndWritesPlanar*:*WorksInPlace*:*LeavesNothingOfAStream*:*HoldsAFrame*'
+streams='*ReadsAndWritesPlanar*:*WorksInPlace*:*LeavesNothingOfAStream*:*HoldsAFrame*:*TwoSmallPassesInLockstep/Cuda'
 cases='CudaEngine.IsNotWhatAutoTakes*:*CaseIsNearInEveryPrecision/stack_mixed:*CaseIsNearInEveryPrecision/odd_channels_bias'
 for tool in memcheck racecheck initcheck; do
   sanitize "$tool" cuda_tests "$blocks:$streams"
