@@ -44,6 +44,7 @@ class Maker {
                        .cuda_devices = spec.cuda_devices} {}
 
   ChosenExecutor make() const {
+    kernels::check_injected_failure();
     if (spec_.backend == Backend::kCpu) return on_cpu(make_cpu(), "asked for");
     if (spec_.backend == Backend::kCuda) return on_cuda(make_cuda(), nullptr, "asked for");
     if (spec_.worker_threads > 0) return on_cpu(make_cpu(), "only the cpu has worker threads");

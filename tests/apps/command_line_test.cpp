@@ -147,6 +147,26 @@ TEST(CommandLine, AMissingBackendIsADeviceFailure) {
   EXPECT_EQ(folder.entries(), 0u);
 }
 
+TEST(CommandLine, AFailureThatNobodyCanInjectIsBadUsageWhateverTheBackend) {
+  test::ScratchFolder folder;
+  const std::string model = golden("stack_same", "model.yaml");
+  setenv("HALOTAP_INJECT_DEVICE_FAILURE", "error", 1);
+  for (const bool card : {false, true}) {
+    for (const std::string backend : {"auto", "cpu", "cuda"}) {
+      const std::vector<std::string> arguments{
+          "replay",    "--model", model, "--input", golden("stack_same", "x.npy"), "--output", folder.file("y.npy"),
+          "--backend", backend};
+      const Outcome outcome = run_halotap(arguments, {.card = card});
+      EXPECT_EQ(outcome.exit_code, 2) << backend;
+      expect_one_message(outcome,
+                         "HALOTAP_INJECT_DEVICE_FAILURE: expected error:N or hang:N with a pass N from 1, got");
+    }
+    EXPECT_EQ(run_halotap({"inspect", model}, {.card = card}).exit_code, 2);
+  }
+  unsetenv("HALOTAP_INJECT_DEVICE_FAILURE");
+  EXPECT_EQ(folder.entries(), 0u);
+}
+
 TEST(CommandLine, AResultThatCannotBePrintedIsAnError) {
   Surroundings full;
   full.standard_output = "/dev/full";

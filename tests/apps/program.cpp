@@ -79,7 +79,7 @@ Outcome run_halotap(const std::vector<std::string>& arguments, const Surrounding
     if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) throw std::runtime_error("no terminal");
     terminal_name = ptsname(terminal);
   }
-  std::vector<std::string> words{HALOTAP_PROGRAM};
+  std::vector<std::string> words{surroundings.card ? HALOTAP_PROGRAM_WITH_CARD : HALOTAP_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);

@@ -26,11 +26,12 @@ struct Outcome {
 };
 
 struct Surroundings {
-  std::optional<std::filesystem::path> standard_output;  // opened for writing
-  std::vector<int> closed;                               // descriptors of standard files that are closed
-  std::optional<std::size_t> file_size_limit;            // bytes a file may grow to
-  bool terminal = false;                                 // standard error is a terminal
-  std::function<void(pid_t)> meanwhile;                  // called with the process while it runs
+  std::optional<std::filesystem::path> standard_output = {};  // opened for writing
+  std::vector<int> closed = {};                               // descriptors of standard files that are closed
+  std::optional<std::size_t> file_size_limit = {};            // bytes a file may grow to
+  bool terminal = false;                                      // standard error is a terminal
+  bool card = false;                          // the program has one, on the host (pipeline/host_card.hpp)
+  std::function<void(pid_t)> meanwhile = {};  // called with the process while it runs
 };
 
 // Whether the system lends pseudo-terminals: a container or a chroot without /dev/pts does not.

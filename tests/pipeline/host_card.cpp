@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "cuda/injected_failure.hpp"
 #include "cuda/pass_executor.hpp"
 
 namespace halotap::test {
@@ -23,7 +24,7 @@ std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack,
   test::card = made.get();
   test::card_spec = spec;
   test::card_chunks.push_back(spec.max_chunk_frames);
-  return cuda::make_pass_executor(shape, std::move(made));
+  return cuda::make_pass_executor(shape, cuda::with_injected_failure(std::move(made), shape, spec.now_ns));
 }
 
 }  // namespace halotap::kernels

@@ -1,4 +1,4 @@
-// The card of a test program that has none: its factory of CUDA executors makes passes on the host.
+// The card of a program that has none: its factory of CUDA executors makes passes on the host, which fail on demand.
 #pragma once
 
 #include <cstdint>

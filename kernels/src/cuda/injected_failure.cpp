@@ -80,3 +80,11 @@ std::unique_ptr<PassDevice> with_injected_failure(std::unique_ptr<PassDevice> de
 }
 
 }  // namespace halotap::kernels::cuda
+
+namespace halotap::kernels {
+
+void check_injected_failure() {
+  if (const char* text = std::getenv(cuda::kInjectedFailure)) cuda::parse(text);
+}
+
+}  // namespace halotap::kernels

@@ -162,4 +162,8 @@ std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, 
 // (error:N, hang:N) makes its pass N fail, so that failure can be rehearsed. [control]
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
+// Throws std::invalid_argument where that variable has another value, in every build and without a device: who asked
+// for a failure is not to take an executor that has none for one that survived it. [control]
+void check_injected_failure();
+
 }  // namespace halotap::kernels

@@ -158,8 +158,9 @@ class Engine {
 
   // Allocates state for all streams, packs the weights and warms up. Streams of an earlier prepare are gone. Throws
   // ConfigError for a spec out of range, a precision or a layer that the backend does not take, a state that does not
-  // fit in memory or a processor that no thread may be put on, and DeviceError for a backend that is not there: not in
-  // this build, or without a driver or a card. [control]
+  // fit in memory, a processor that no thread may be put on or, whatever the backend, a failure that
+  // HALOTAP_INJECT_DEVICE_FAILURE asks for in words that nobody knows, and DeviceError for a backend that is not there:
+  // not in this build, or without a driver or a card. [control]
   void prepare(const Model& model, const EngineSpec& spec);
 
   // Zeroed memory of the host for `count` samples, 1 to 2^40, until the next prepare or the engine's end. A card reads
