@@ -228,17 +228,20 @@ ExitCode plan(const PlanOptions& options) {
 
 }  // namespace
 
-pipeline::ComputeTime try_out(pipeline::PipelineConfig& config, const pipeline::Model& model, std::int64_t streams) {
+Trial try_out(pipeline::PipelineConfig& config, const pipeline::Model& model, std::int64_t streams) {
   pipeline::Pipeline pipeline(model, pipeline_spec(config, streams, model.frame_rate_hz));
   pipeline::Calibration calibration = pipeline::calibrate(pipeline, kTryOutTime);
+  Trial trial;
   if (const pipeline::Failover* failover = pipeline.engine().failover()) {
+    trial.failover = *failover;
     say("while the budget was tried: " + describe(*failover));
     // The run goes on as it would have had the card failed a little later; a card that has failed may take no engine.
     config.backend = pipeline::Backend::kCpu;
     config.precision = pipeline::Precision::kFp32;
     calibration = pipeline::calibrate(pipeline, kTryOutTime);
   }
-  return pipeline::median_time(calibration);
+  trial.compute = pipeline::median_time(calibration);
+  return trial;
 }
 
 void add_plan(CLI::App& app, Command& chosen) {

@@ -92,17 +92,17 @@ ExitCode run(const RunOptions& options) {
   io::refuse_overwriting(inputs, config.sink_uris, recordings);
 
   // Before the device delivers: a device's source is one stream.
-  std::optional<pipeline::ComputeTime> compute;
+  std::optional<Trial> trial;
   const bool from_device = io::is_device_source(config.source_uri);
   if (config.latency.budget_ms && from_device) {
-    compute = try_out(config, model, 1);
+    trial = try_out(config, model, 1);
   } else if (from_device && config.backend != pipeline::Backend::kCpu) {
     // A driver that is opened for the first time, and what auto times, take longer than the device's ring holds.
     const pipeline::Pipeline first(model, pipeline_spec(config, 1, model.frame_rate_hz));
   }
   const std::unique_ptr<io::Source> source = open_input(config, model);
   const io::SourceInfo& info = source->info();
-  if (config.latency.budget_ms && !from_device) compute = try_out(config, model, info.streams);
+  if (config.latency.budget_ms && !from_device) trial = try_out(config, model, info.streams);
 
   io::SessionSpec spec;
   spec.stop = stop;
@@ -137,11 +137,11 @@ ExitCode run(const RunOptions& options) {
   if (paced) spec.speed = 1.0;
 
   pipeline::LatencyLedger ledger = io::session_ledger(info, pipeline, sinks, paced);
-  if (compute) {
+  if (trial) {
     spec.latency.budget_ms = ledger.timed_budget_ms(*config.latency.budget_ms);
     pipeline::LatencyLedger tried = ledger;
-    tried.add(pipeline::measured_term(*compute));
-    const auto misfits = pipeline::misfits(tried, config.latency, config.chunk_frames, compute);
+    tried.add(pipeline::measured_term(trial->compute));
+    const auto misfits = pipeline::misfits(tried, config.latency, config.chunk_frames, trial->compute);
     if (!may_begin(options, misfits)) return ExitCode::kCheckFailed;
     if (stop->load(std::memory_order_relaxed)) {
       say("stopped before the run began; nothing was written");
@@ -175,6 +175,7 @@ ExitCode run(const RunOptions& options) {
   summary.streams = info.streams;
   summary.rate_hz = info.rate_hz;
   summary.run_latency = config.latency;
+  if (trial) summary.trial_failover = trial->failover;
   summary.is_live = info.is_live;
   summary.chunk_frames = config.chunk_frames;
   summary.precision = config.precision;

@@ -44,6 +44,16 @@ ordered_json json_of(const std::string& name, const pipeline::StageCounters& cou
           {"events_dropped", counters.events_dropped}};
 }
 
+ordered_json json_of(const pipeline::Failover& how, std::int64_t at_frame, const ordered_json& after_s) {
+  return {{"device", how.from},
+          {"precision", pipeline::to_string(how.precision)},
+          {"reason", how.reason},
+          {"frame", at_frame},
+          {"time_s", after_s},
+          {"streams", how.streams},
+          {"rebuild_us", microseconds(how.rebuild_time)}};
+}
+
 std::string text_of(const std::string& name, const pipeline::StageCounters& counters) {
   std::string text =
       name + ": frames " + std::to_string(counters.frames_in) + " in, " + std::to_string(counters.frames_out) + " out";
@@ -181,17 +191,11 @@ void print_json(std::ostream& out, const SessionSummary& summary) {
   }
   json["device"] = summary.processed.device;
   json["precision"] = pipeline::to_string(precision_of(summary));
+  json["failover"] = nullptr;
   if (report.failover) {
-    const pipeline::Failover& how = report.failover->how;
-    json["failover"] = {{"device", how.from},
-                        {"precision", pipeline::to_string(how.precision)},
-                        {"reason", how.reason},
-                        {"frame", report.failover->at_frame},
-                        {"time_s", seconds_of(report.failover->after)},
-                        {"streams", how.streams},
-                        {"rebuild_us", microseconds(how.rebuild_time)}};
-  } else {
-    json["failover"] = nullptr;
+    json["failover"] = json_of(report.failover->how, report.failover->at_frame, seconds_of(report.failover->after));
+  } else if (summary.trial_failover) {
+    json["failover"] = json_of(*summary.trial_failover, 0, nullptr);
   }
   json["stages"] = ordered_json::array();
   for (std::size_t i = 0; i < summary.stages.size(); ++i) {
@@ -315,6 +319,10 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
         << pipeline::to_string(how.precision) << ", which failed: " << how.reason << "; " << how.streams
         << (how.streams == 1 ? " stream" : " streams") << " rebuilt in " << pipeline::duration_text(how.rebuild_time)
         << '\n';
+  } else if (summary.trial_failover) {
+    const pipeline::Failover& how = *summary.trial_failover;
+    out << "           from the start on, for " << how.from << ", " << pipeline::to_string(how.precision)
+        << ", failed while the budget was tried: " << how.reason << '\n';
   }
   for (std::size_t i = 0; i < summary.stages.size(); ++i) {
     out << (i == 0 ? "stages     " : "           ") << text_of(summary.stages[i], report.stages[i]) << '\n';

@@ -18,6 +18,7 @@ struct SessionSummary {
   std::int64_t chunk_frames = 0;                                      // the longest chunk; 0: offline
   bool is_live = false;                                               // its source
   std::optional<pipeline::LatencyConfig> run_latency = std::nullopt;  // of `run`
+  std::optional<pipeline::Failover> trial_failover = std::nullopt;    // while `run` tried its budget
   pipeline::Precision precision = pipeline::Precision::kFp32;
   std::vector<std::string> stages;  // names, one for each of the report's counters
   std::vector<std::string> sinks;   // addresses

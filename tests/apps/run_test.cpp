@@ -323,6 +323,44 @@ TEST_F(Run, LeavesStandardOutputToASinkThatHasIt) {
 }
 
 // No computer takes no time.
+TEST_F(Run, TellsInItsSummaryOfACardThatFailed) {
+  const std::vector<std::string> arguments{"run",        pipeline_file("npy://" + folder_.file("y.npy")),
+                                           "--duration", "200ms",
+                                           "--set",      "model.backend=cuda",
+                                           "--set",      "model.precision=bf16"};
+  const auto run = [&](const char* failure, std::vector<std::string> more) {
+    more.insert(more.begin(), arguments.begin(), arguments.end());
+    setenv("HALOTAP_INJECT_DEVICE_FAILURE", failure, 1);
+    const Outcome outcome = run_halotap(more, {.card = true});
+    unsetenv("HALOTAP_INJECT_DEVICE_FAILURE");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_NE(outcome.err.find("host failed: injected error; cpu ("), std::string::npos) << outcome.err;
+    return outcome;
+  };
+  const auto check = [](const nlohmann::json& summary) {
+    EXPECT_EQ(summary["device"].get<std::string>().substr(0, 5), "cpu (");
+    EXPECT_EQ(summary["precision"], "fp32");
+    ASSERT_TRUE(summary["failover"].is_object()) << summary;
+    EXPECT_EQ(summary["failover"]["device"], "host");
+    EXPECT_EQ(summary["failover"]["precision"], "bf16");
+    EXPECT_EQ(summary["failover"]["reason"], "injected error");
+    EXPECT_GT(summary["failover"]["rebuild_us"], 0);
+  };
+  const auto failed = summary_of(run("error:2", {"--json"}));
+  check(failed);
+  EXPECT_EQ(failed["failover"]["frame"], 16);  // in chunks of 16
+  EXPECT_TRUE(failed["failover"]["time_s"].is_number());
+
+  const std::string budget = "latency.budget_ms=3600000";
+  const auto tried = summary_of(run("error:2", {"--json", "--set", budget}));
+  check(tried);
+  EXPECT_EQ(tried["failover"]["frame"], 0);
+  EXPECT_TRUE(tried["failover"]["time_s"].is_null());
+  EXPECT_NE(run("error:2", {"--set", budget})
+                .out.find("from the start on, for host, bf16, failed while the budget was tried: injected error\n"),
+            std::string::npos);
+}
+
 TEST_F(Run, EndsWithExitCode1WhereAMissedBudgetIsToEndIt) {
   const Outcome outcome =
       run_halotap({"run", pipeline_file(folder_.file("y.npy")), "--force", "--set", "latency.budget_ms=0.000001",
