@@ -203,7 +203,7 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
                          .max_chunk_frames = options.chunk_frames,
                          .fallback = pipeline::Fallback::kNone,
                          .cuda = cuda});
-  say_choice(engine);
+  say_choice(engine, options.cuda.names());
   std::vector<pipeline::StreamChunk> chunks(static_cast<std::size_t>(options.streams));
   pipeline::Status status = pipeline::Status::kOk;
   for (std::int64_t s = 0; s < options.streams && status == pipeline::Status::kOk; ++s) {

@@ -33,7 +33,7 @@ double milliseconds(std::int64_t frames, const pipeline::Model& model) {
   return static_cast<double>(frames) / model.frame_rate_hz * 1e3;
 }
 
-void print_json(const pipeline::Model& model, const pipeline::Engine& engine) {
+void print_json(const pipeline::Model& model, const pipeline::Engine& engine, const CudaOptions& cuda) {
   using nlohmann::ordered_json;
   const kernels::Stack& stack = *model.stack;
   ordered_json json;
@@ -55,7 +55,8 @@ void print_json(const pipeline::Model& model, const pipeline::Engine& engine) {
   json["backend"] = {{"auto", pipeline::to_string(engine.backend())},
                      {"reason", engine.choice().reason},
                      {"cpu_p999_us", figures ? ordered_json(microseconds(figures->cpu_p999)) : ordered_json()},
-                     {"cuda_p999_us", figures ? ordered_json(microseconds(figures->cuda_p999)) : ordered_json()}};
+                     {"cuda_p999_us", figures ? ordered_json(microseconds(figures->cuda_p999)) : ordered_json()},
+                     {"unused", unused_settings(engine, cuda.names())}};
   const std::string why_layers = kernels::one_kernel_refusal(stack, pipeline::Precision::kFp32);
   json["one_kernel"] = {{"fits", why_layers.empty()},
                         {"reason", why_layers.empty() ? ordered_json() : ordered_json(why_layers)}};
@@ -124,7 +125,7 @@ std::string one_kernel(const kernels::Stack& stack) {
                      : "a kernel a layer alone: " + why;
 }
 
-void print_text(const pipeline::Model& model, const pipeline::Engine& engine) {
+void print_text(const pipeline::Model& model, const pipeline::Engine& engine, const CudaOptions& cuda) {
   const kernels::Stack& stack = *model.stack;
   const auto frames = [&model](std::int64_t count) {
     return std::to_string(count) + " frames (" + format_number(milliseconds(count, model)) + " ms)";
@@ -141,7 +142,7 @@ void print_text(const pipeline::Model& model, const pipeline::Engine& engine) {
             << "MACs a frame     " << stack.macs_per_frame() << " (" << format_number(gmacs_per_s)
             << " GMAC/s a stream in real time)\n"
             << "state            " << engine.state_bytes() << " bytes a stream\n"
-            << "backend          auto is " << engine.device() << ": " << engine.choice().reason << '\n'
+            << "backend          auto is " << engine.device() << ": " << describe_choice(engine, cuda.names()) << '\n'
             << "on a card        " << one_kernel(stack) << "\n\n";
   print_layers(stack);
 }
@@ -153,9 +154,9 @@ ExitCode inspect(const InspectOptions& options) {
                          .max_chunk_frames = options.chunk_frames,
                          .cuda = options.cuda.over({}, pipeline::Backend::kAuto)});
   if (options.json) {
-    print_json(model, engine);
+    print_json(model, engine, options.cuda);
   } else {
-    print_text(model, engine);
+    print_text(model, engine, options.cuda);
   }
   return ExitCode::kDone;
 }

@@ -78,7 +78,7 @@ std::vector<std::unique_ptr<io::Sink>> open_devices(const std::vector<std::strin
 Plan make_plan(const PlanOptions& options) {
   const pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
   check_budget(config);
-  say_unused(options.pipeline_file, config.backend, config.cuda);
+  say_unused_clusters(options.pipeline_file, config.cuda);
   const pipeline::Model model = pipeline::load_model(config.model_file);
   Plan plan;
   plan.budget = config.latency;
@@ -93,7 +93,7 @@ Plan make_plan(const PlanOptions& options) {
   pipeline::PipelineSpec spec = pipeline_spec(config, info.streams, info.rate_hz);
   spec.fallback = pipeline::Fallback::kNone;  // what is timed is what was asked for
   pipeline::Pipeline pipeline(model, spec);
-  say_choice(pipeline.engine());
+  say_choice(pipeline.engine(), card_settings_of(config));
   plan.device = pipeline.engine().device();
   std::vector<std::unique_ptr<io::Sink>> sinks =
       open_devices(config.sink_uris, sink_spec(pipeline, info, info.frames), plan.notes);

@@ -72,7 +72,7 @@ Processed process_offline(io::Source& source, const pipeline::Model& model, cons
                          .fallback = options.fallback.value_or(pipeline::Fallback::kCpu),
                          .auto_chunk_frames = options.auto_chunk_frames,
                          .cuda = options.cuda});
-  say_choice(engine);
+  say_choice(engine, options.card_settings);
   const std::int64_t in_channels = engine.in_channels();
   const std::int64_t out_channels = engine.out_channels();
   std::vector<float> result(static_cast<std::size_t>(frames * streams * out_channels));
@@ -132,7 +132,7 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
   pipeline_spec.cuda = options.cuda;
   pipeline_spec.stages = subject.stages;
   pipeline::Pipeline pipeline(subject.model, pipeline_spec);
-  say_choice(pipeline.engine());
+  say_choice(pipeline.engine(), options.card_settings);
   const pipeline::StageFormat& output = pipeline.output();
   const auto& sinks = open_sinks({info.streams, output.channels, output.rate_hz,
                                   info.frames < 0 ? info.frames : pipeline.output_frames(info.frames),
@@ -149,13 +149,17 @@ Processed process_streaming(io::Source& source, const Subject& subject, const Pr
 
 }  // namespace
 
+std::vector<std::string> CudaOptions::names() const {
+  std::vector<std::string> given;
+  if (invocation) given.emplace_back("--cuda-invocation");
+  if (wait) given.emplace_back("--cuda-wait");
+  if (resident_clusters) given.emplace_back("--cuda-resident-clusters");
+  return given;
+}
+
 pipeline::CudaSpec CudaOptions::over(pipeline::CudaSpec spec, pipeline::Backend backend) const {
-  if (backend == pipeline::Backend::kCpu) {
-    const char* given = invocation          ? "--cuda-invocation"
-                        : wait              ? "--cuda-wait"
-                        : resident_clusters ? "--cuda-resident-clusters"
-                                            : nullptr;
-    if (given != nullptr) throw pipeline::ConfigError(std::string(given) + ": expected backend cuda or auto, got cpu");
+  if (const auto given = names(); backend == pipeline::Backend::kCpu && !given.empty()) {
+    throw pipeline::ConfigError(given.front() + ": expected backend cuda or auto, got cpu");
   }
   spec.invocation = invocation.value_or(spec.invocation);
   spec.wait = wait.value_or(spec.wait);
@@ -236,17 +240,36 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
   add_cuda_options(app, options.cuda_options);
 }
 
-void say_choice(const pipeline::Engine& engine) {
-  const pipeline::BackendChoice& choice = engine.choice();
-  if (engine.backend() == pipeline::Backend::kCpu && !choice.figures && !choice.is_without_card) return;
-  say("backend " + engine.device() + ": " + choice.reason);
+std::vector<std::string> card_settings_of(const pipeline::PipelineConfig& config) {
+  if (config.cuda == pipeline::CudaSpec{}) return {};
+  return {"model.cuda"};
 }
 
-void say_unused(const std::string& pipeline_file, pipeline::Backend backend, const pipeline::CudaSpec& cuda) {
-  if (backend == pipeline::Backend::kCpu && cuda != pipeline::CudaSpec{}) {
-    say(pipeline_file + ": model.cuda is not used: the backend is cpu");
-  } else if (cuda.invocation != pipeline::CudaInvocation::kResident &&
-             cuda.resident_clusters != pipeline::CudaSpec{}.resident_clusters) {
+std::vector<std::string> unused_settings(const pipeline::Engine& engine,
+                                         const std::vector<std::string>& card_settings) {
+  return engine.backend() == pipeline::Backend::kCpu ? card_settings : std::vector<std::string>{};
+}
+
+std::string describe_choice(const pipeline::Engine& engine, const std::vector<std::string>& card_settings) {
+  std::string text = engine.choice().reason;
+  const char* before = "; not used: ";
+  for (const std::string& setting : unused_settings(engine, card_settings)) {
+    text += before + setting;
+    before = ", ";
+  }
+  return text;
+}
+
+void say_choice(const pipeline::Engine& engine, const std::vector<std::string>& card_settings) {
+  const pipeline::BackendChoice& choice = engine.choice();
+  const bool is_worth_telling = engine.backend() != pipeline::Backend::kCpu || choice.figures ||
+                                choice.is_without_card || !unused_settings(engine, card_settings).empty();
+  if (is_worth_telling) say("backend " + engine.device() + ": " + describe_choice(engine, card_settings));
+}
+
+void say_unused_clusters(const std::string& pipeline_file, const pipeline::CudaSpec& cuda) {
+  if (cuda.invocation != pipeline::CudaInvocation::kResident &&
+      cuda.resident_clusters != pipeline::CudaSpec{}.resident_clusters) {
     say(pipeline_file + ": model.cuda.resident_clusters is not used: the invocation is " +
         std::string(to_string(cuda.invocation)));
   }
@@ -269,6 +292,7 @@ Subject load_subject(ProcessingOptions& options) {
     if (!options.is_given("--precision")) options.precision = config.precision;
     if (!options.fallback) options.fallback = config.fallback;
     options.cuda = config.cuda;
+    options.card_settings = card_settings_of(config);
     if (!options.is_given("--chunk")) options.chunks = {.max_frames = config.chunk_frames};
     options.auto_chunk_frames = config.chunk_frames;
     options.model_file = config.model_file.string();
@@ -277,7 +301,8 @@ Subject load_subject(ProcessingOptions& options) {
     subject.files.push_back(options.pipeline_file);
   }
   options.cuda = options.cuda_options.over(options.cuda, options.backend);
-  say_unused(options.pipeline_file, options.backend, options.cuda);
+  for (const std::string& name : options.cuda_options.names()) options.card_settings.push_back(name);
+  say_unused_clusters(options.pipeline_file, options.cuda);
   if (options.model_file.empty()) throw pipeline::ConfigError("expected --model or --pipeline, got neither");
   subject.model = pipeline::load_model(options.model_file);
   for (const auto& file : subject.model.files) subject.files.push_back(file.string());

@@ -12,6 +12,7 @@
 #include "halotap/io/session.hpp"
 #include "halotap/io/sink.hpp"
 #include "halotap/io/source.hpp"
+#include "halotap/pipeline/config.hpp"
 #include "halotap/pipeline/engine.hpp"
 #include "halotap/pipeline/input_policy.hpp"
 #include "halotap/pipeline/ledger.hpp"
@@ -29,6 +30,8 @@ struct CudaOptions {
   std::optional<pipeline::Wait> wait;
   std::optional<std::int64_t> resident_clusters;
 
+  // The names of those that are given: "--cuda-wait".
+  std::vector<std::string> names() const;
   // These in the place of `spec`'s. Throws ConfigError for one that this backend or that invocation has no use for.
   pipeline::CudaSpec over(pipeline::CudaSpec spec, pipeline::Backend backend) const;
 };
@@ -45,6 +48,7 @@ struct ProcessingOptions {
   std::optional<pipeline::Fallback> fallback;            // none: the pipeline file's, or the CPU
   CudaOptions cuda_options = {};
   pipeline::CudaSpec cuda = {};                           // what they come to, once the subject is loaded
+  std::vector<std::string> card_settings = {};            // what was given for it, by name, likewise
   bool offline = false;                                   // the whole recording as one chunk, without the ring
   std::function<bool(const std::string&)> is_given = {};  // whether the command line has this option
 };
@@ -60,11 +64,19 @@ void add_fallback_option(CLI::App& app, std::optional<pipeline::Fallback>& fallb
 // --model, --pipeline, --input, --chunk, --offline and the above. `options` and `app` must outlive the parsing.
 void add_processing_options(CLI::App& app, ProcessingOptions& options);
 
-// One line on what computes and why: a card, and in what way it does, or the CPU where `auto` weighed a card.
-void say_choice(const pipeline::Engine& engine);
+// "model.cuda" where a pipeline file has other settings of a card than every run has; else nothing.
+std::vector<std::string> card_settings_of(const pipeline::PipelineConfig& config);
 
-// One line for each setting of `model.cuda` in a pipeline file that does nothing in this run.
-void say_unused(const std::string& pipeline_file, pipeline::Backend backend, const pipeline::CudaSpec& cuda);
+// Which of a card's settings, as given, do nothing: all of them where the CPU computes.
+std::vector<std::string> unused_settings(const pipeline::Engine& engine, const std::vector<std::string>& card_settings);
+// Why the engine has its backend, and what does nothing therefore: "asked for; not used: model.cuda".
+std::string describe_choice(const pipeline::Engine& engine, const std::vector<std::string>& card_settings);
+// One line on what computes and why: a card, and in what way it does, or the CPU where `auto` weighed a card or what
+// was given for one is not used.
+void say_choice(const pipeline::Engine& engine, const std::vector<std::string>& card_settings);
+
+// One line where a pipeline file says what a resident kernel keeps, and the invocation is another.
+void say_unused_clusters(const std::string& pipeline_file, const pipeline::CudaSpec& cuda);
 
 // The input and output schemes of this build, for --help.
 std::string describe_schemes();

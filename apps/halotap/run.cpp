@@ -80,7 +80,7 @@ ExitCode run(const RunOptions& options) {
   const std::atomic<bool>* stop = watch_for_interrupt();
   pipeline::PipelineConfig config = pipeline::load_pipeline_config(options.pipeline_file, options.overrides);
   check_budget(config);
-  say_unused(options.pipeline_file, config.backend, config.cuda);
+  say_unused_clusters(options.pipeline_file, config.cuda);
   const pipeline::Model model = pipeline::load_model(config.model_file);
   std::vector<std::string> inputs{config.source_uri, options.pipeline_file};
   for (const auto& file : model.files) inputs.push_back(file.string());
@@ -121,7 +121,8 @@ ExitCode run(const RunOptions& options) {
   }
 
   pipeline::Pipeline pipeline(model, pipeline_spec(config, info.streams, info.rate_hz));
-  say_choice(pipeline.engine());
+  const bool has_card_failed = trial && trial->failover;  // and was asked as the file says until then
+  say_choice(pipeline.engine(), has_card_failed ? std::vector<std::string>{} : card_settings_of(config));
 
   std::unique_ptr<io::Recorder> recorder;
   if (!recordings.empty()) recorder = std::make_unique<io::Recorder>(kept, info, pipeline.output());

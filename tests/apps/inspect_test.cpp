@@ -40,6 +40,18 @@ TEST(Inspect, CountsWhatEveryLayerCosts) {
   EXPECT_EQ(shown["macs_per_frame"], macs);
 }
 
+TEST(Inspect, TellsWhatOfACardsOptionsDoesNothing) {
+  std::vector<std::string> arguments{"inspect", golden("stack_mixed", "model.yaml"), "--chunk", "1"};
+  EXPECT_EQ(run_halotap(arguments).out.find("not used"), std::string::npos);
+  arguments.insert(arguments.end(), {"--cuda-invocation", "resident", "--cuda-resident-clusters", "2"});
+  EXPECT_NE(run_halotap(arguments).out.find(
+                " are no work for a card; not used: --cuda-invocation, --cuda-resident-clusters\n"),
+            std::string::npos);
+  arguments.emplace_back("--json");
+  EXPECT_EQ(run_halotap(arguments).json()["backend"]["unused"],
+            (nlohmann::json{"--cuda-invocation", "--cuda-resident-clusters"}));
+}
+
 TEST(Inspect, TellsWithoutACardWhetherOneKernelRunsTheStack) {
   const std::string fits = golden("stack_mixed", "model.yaml");
   EXPECT_EQ(run_halotap({"inspect", fits, "--json"}).json()["one_kernel"],

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/safetensors_builder.hpp"
@@ -223,11 +224,17 @@ TEST_F(Plan, SaysWhatOfTheCardsSettingsDoesNothing) {
     for (const std::string& override : overrides) arguments.insert(arguments.end(), {"--set", override});
     return run_halotap(arguments).err;
   };
-  EXPECT_EQ(said({"model.backend=cpu", "model.cuda.wait=block"}),
-            "halotap: " + file + ": model.cuda is not used: the backend is cpu\n");
-  EXPECT_EQ(said({"model.cuda.invocation=launch", "model.cuda.resident_clusters=2"}),
-            "halotap: " + file + ": model.cuda.resident_clusters is not used: the invocation is launch\n");
-  EXPECT_EQ(said({"model.cuda.invocation=resident", "model.cuda.resident_clusters=2"}), "");
+  const std::string on_cpu = "halotap: backend cpu (";
+  for (const auto& [backend, why] : {std::pair{"cpu", "): asked for"}, {"auto", " are no work for a card"}}) {
+    const std::string line = said({std::string("model.backend=") + backend, "model.cuda.wait=block"});
+    EXPECT_EQ(line.substr(0, on_cpu.size()), on_cpu);
+    EXPECT_TRUE(line.ends_with(std::string(why) + "; not used: model.cuda\n")) << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+  }
+  EXPECT_EQ(said({"model.cuda.invocation=launch", "model.cuda.resident_clusters=2"})
+                .find("halotap: " + file + ": model.cuda.resident_clusters is not used: the invocation is launch\n"),
+            0U);
+  EXPECT_EQ(said({"model.cuda.wait=spin"}), "") << "as without it";
 }
 
 TEST_F(Plan, IsBadInputWhereTheFileIs) {

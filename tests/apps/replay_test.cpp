@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -77,6 +78,29 @@ TEST_F(Replay, WritesTheSameResultsAndEventsBehindStagesHoweverItIsCut) {
   const Outcome verified = run_halotap(
       {"verify", "--pipeline", file, "--input", input_, "--expect", folder_.file("y.npy"), "--rel-l2", "0"});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
+}
+
+TEST_F(Replay, SaysWhatOfACardsOptionsDoesNothing) {
+  const std::string file =
+      folder_.write("p.yaml", "format: halotap-pipeline/1\nsource: {uri: nowhere.wav}\nmodel: {file: " + model_ +
+                                  ", cuda: {wait: block}}\nchunk_frames: 5\nsinks: [{uri: nowhere/y.npy}]\n");
+  const auto said = [&](std::vector<std::string> more, bool card) {
+    more.insert(more.begin(), {"replay", "--input", input_, "--output", folder_.file("y.npy")});
+    const Outcome outcome = run_halotap(more, {.card = card});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_LE(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    return outcome.err;
+  };
+  for (const bool card : {false, true}) {  // with worker threads it makes no difference
+    EXPECT_EQ(said({"--model", model_, "--workers", "1"}, card), "");
+    EXPECT_TRUE(said({"--model", model_, "--cuda-wait", "yield", "--workers", "1"}, card)
+                    .ends_with("): only the cpu has worker threads; not used: --cuda-wait\n"));
+    EXPECT_TRUE(said({"--pipeline", file, "--workers", "1"}, card).ends_with("; not used: model.cuda\n"));
+    EXPECT_TRUE(said({"--pipeline", file, "--cuda-invocation", "launch", "--workers", "1"}, card)
+                    .ends_with("; not used: model.cuda, --cuda-invocation\n"));
+  }
+  EXPECT_EQ(said({"--pipeline", file, "--backend", "cuda", "--cuda-invocation", "launch"}, true),
+            "halotap: backend host: asked for\n");
 }
 
 TEST_F(Replay, RefusesToOverwriteThePipelineFileItReads) {
