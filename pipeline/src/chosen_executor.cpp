@@ -100,7 +100,6 @@ class Maker {
                                         " multiply-accumulates a call are no work for a card");
     }
     std::unique_ptr<kernels::Executor> cuda;
-    // Whatever keeps the card from it, the CPU may do: its own refusal is the one that the user reads.
     std::string no_cuda;
     bool is_refused = false;  // by a card that is there
     try {
@@ -114,7 +113,13 @@ class Maker {
     } catch (const kernels::BackendUnavailable& why) {
       no_cuda = why.what();
     }
+    if (!cuda && is_for_cuda_alone) {
+      throw std::invalid_argument("precision: expected fp32 " +
+                                  std::string(is_refused ? "where the card is of no use" : "without a card") +
+                                  ", got " + std::string(to_string(spec_.precision)) + ": " + no_cuda);
+    }
     if (!cuda) {
+      // Whatever keeps the card from it, the CPU may do: its own refusal is the one that the user reads.
       ChosenExecutor chosen = on_cpu(cpu ? std::move(cpu) : make_cpu(), no_cuda);
       chosen.choice.is_without_card = is_refused;
       return chosen;

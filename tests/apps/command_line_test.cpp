@@ -147,6 +147,18 @@ TEST(CommandLine, AMissingBackendIsADeviceFailure) {
   EXPECT_EQ(folder.entries(), 0u);
 }
 
+TEST(CommandLine, APrecisionThatWantsACardSaysSoAndWhyThereIsNone) {
+  test::ScratchFolder folder;
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);  // the program shall find no card, whatever this machine has
+  const Outcome outcome =
+      run_halotap({"replay", "--model", golden("stack_same", "model.yaml"), "--input", golden("stack_same", "x.npy"),
+                   "--output", folder.file("y.npy"), "--precision", "bf16"});
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(outcome.exit_code, 2);
+  expect_one_message(outcome, "precision: expected fp32 without a card, got bf16: backend cuda: ");
+  EXPECT_EQ(folder.entries(), 0u);
+}
+
 TEST(CommandLine, AFailureThatNobodyCanInjectIsBadUsageWhateverTheBackend) {
   test::ScratchFolder folder;
   const std::string model = golden("stack_same", "model.yaml");

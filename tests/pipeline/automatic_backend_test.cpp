@@ -140,6 +140,13 @@ TEST_F(AutomaticBackend, TimesNothingWhereThereIsNoChoice) {
 TEST_F(AutomaticBackend, TellsThatACardIsThereButTakesNotTheModel) {
   test::card_refusal = "layer 0: too long for the card";
   const Engine engine = prepared(test::lookahead_model(105), {.max_chunk_frames = kChunk});
+  try {
+    prepared(test::lookahead_model(105), {.precision = Precision::kTf32, .max_chunk_frames = kChunk});
+    ADD_FAILURE() << "the CPU has no tf32";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "precision: expected fp32 where the card is of no use, got tf32: layer 0: too long for the card");
+  }
   test::card_refusal = nullptr;
   EXPECT_EQ(engine.backend(), Backend::kCpu);
   EXPECT_TRUE(engine.choice().is_without_card);
