@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -24,6 +25,7 @@
 
 #include "halotap/pipeline/async_engine.hpp"
 #include "halotap/pipeline/build_info.hpp"
+#include "halotap/pipeline/errors.hpp"
 #include "halotap/pipeline/latency.hpp"
 
 namespace halotap::bench {
@@ -266,12 +268,18 @@ constexpr std::size_t kSignalStep = 16;
 // A thread's streams: writes their chunks when they fall due, and collects their results.
 class Producer {
  public:
-  Producer(const Options& options, std::vector<Member> members, const std::vector<float>& signal)
-      : options_(options), members_(std::move(members)), signal_(signal), period_(period_of(options)) {}
+  // `has_failed` is set once a card has.
+  Producer(const Options& options, std::vector<Member> members, const std::vector<float>& signal,
+           std::atomic<bool>& has_failed)
+      : options_(options),
+        members_(std::move(members)),
+        signal_(signal),
+        has_failed_(has_failed),
+        period_(period_of(options)) {}
 
   const Tally& tally() const { return tally_; }
 
-  // Every stream's chunk when it is due, until `end`; what is due from `measured` on counts.
+  // Every stream's chunk when it is due, until `end` or a card fails; what is due from `measured` on counts.
   void run(Instant measured, Instant end) {
     for (std::int64_t chunk = 0;; ++chunk) {
       for (std::size_t m = 0; m < members_.size(); ++m) {
@@ -280,6 +288,7 @@ class Producer {
         wait_until(due);
         collect(members_[m], measured);
         produce(members_[m], due, measured, static_cast<std::size_t>(chunk) + 31 * m);
+        if (has_failed_.load(std::memory_order_relaxed)) return;
       }
     }
   }
@@ -302,7 +311,9 @@ class Producer {
       std::memcpy(view.data, signal_.data() + where % kSignalStarts * kSignalStep, samples * sizeof(float));
       status = member.engine->submit(member.stream, due + deadline_);
     }
-    if (status == Status::kOk) {
+    if (status == Status::kDeviceFailed) {
+      fail();
+    } else if (status == Status::kOk) {
       ++member.submitted;
       if (counts) tally_.produced.record(SteadyClock::now() - due);
     } else if (counts) {
@@ -314,8 +325,8 @@ class Producer {
   void collect(Member& member, Instant measured) {
     AsyncResult result;
     for (Status status; (status = member.engine->try_collect(member.stream, Instant{}, result)) != Status::kNotYet;) {
+      if (status == Status::kDeviceFailed) return fail();
       if (status != Status::kOk || result.sequence != member.answers) ++tally_.wrong;
-      if (status == Status::kDeviceFailed) return;
       ++member.answers;
       if (result.fresh) tally_.heard += result.output(0, 0);
       const Instant due = result.deadline - deadline_;
@@ -331,14 +342,19 @@ class Producer {
     for (Member& member : members_) {
       while (member.answers != member.submitted && SteadyClock::now() < limit) {
         collect(member, measured);
+        if (has_failed_.load(std::memory_order_relaxed)) return;
         std::this_thread::yield();
       }
     }
   }
 
+  // For the other producers and the thread that waits for all to see; they only end earlier by it.
+  void fail() { has_failed_.store(true, std::memory_order_relaxed); }
+
   const Options& options_;
   std::vector<Member> members_;
   const std::vector<float>& signal_;
+  std::atomic<bool>& has_failed_;
   const nanoseconds period_;
   const nanoseconds deadline_ = options_.deadline_us > 0 ? std::chrono::microseconds(options_.deadline_us)
                                                          : period_ / 2;
@@ -416,6 +432,7 @@ Report measure(const Options& options) {
   const Instant begin = SteadyClock::now() + std::chrono::milliseconds(20);
   const Instant measured = begin + seconds(options.warm_up_seconds);
   const Instant end = measured + seconds(options.seconds);
+  std::atomic<bool> has_failed{false};
   std::vector<std::unique_ptr<Producer>> producers;
   for (std::int64_t p = 0; p < options.producers; ++p) {
     const auto first = members.begin() + begin_of(p, options.producers, options.streams);
@@ -424,19 +441,26 @@ Report measure(const Options& options) {
       const nanoseconds phase = report.period * (member - first) / (last - first);
       member->first_due = begin + (options.phases == "spread" ? phase : nanoseconds(0));
     }
-    producers.push_back(std::make_unique<Producer>(options, std::vector<Member>(first, last), signal));
+    producers.push_back(std::make_unique<Producer>(options, std::vector<Member>(first, last), signal, has_failed));
   }
   std::vector<std::thread> threads;
   for (const auto& producer : producers) threads.emplace_back([&] { producer->run(measured, end); });
-  std::this_thread::sleep_until(measured);
+  const auto wait_until = [&has_failed](Instant instant) {
+    constexpr std::chrono::milliseconds kLook{20};
+    while (SteadyClock::now() < instant && !has_failed.load(std::memory_order_relaxed)) {
+      std::this_thread::sleep_until(std::min<Instant>(instant, SteadyClock::now() + kLook));
+    }
+  };
+  wait_until(measured);
   report.resident_mb = resident_megabytes();
-  std::this_thread::sleep_until(end);
+  wait_until(end);
   report.grown_mb = resident_megabytes() - report.resident_mb;
   for (std::thread& thread : threads) thread.join();
 
   for (const auto& producer : producers) report.all.add(producer->tally());
   for (const auto& engine : engines) {
     engine->stop();
+    if (const std::string failure = engine->engine().failure(); !failure.empty()) throw pipeline::DeviceError(failure);
     const AsyncCounters one = engine->counters();
     report.counters.chunks += one.chunks;
     report.counters.calls += one.calls;
