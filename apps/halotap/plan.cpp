@@ -200,7 +200,8 @@ void print_text(const Plan& plan) {
             << quantile(0.999) << ", max " << pipeline::duration_text(plan.chunks.max()) << "); engine "
             << pipeline::duration_text(plan.compute.engine) << ", stages "
             << pipeline::duration_text(plan.compute.stages) << "\nin all       " << ms_text(plan.ledger.total())
-            << ": algorithmic + buffering + measured " << plan.compute.quantile << "\nbudget       ";
+            << ": algorithmic + buffering + measured " << plan.compute.quantile << "; "
+            << ms_text(plan.ledger.total() - plan.compute.chunk + plan.compute.chunk_p50) << " with p50\nbudget       ";
   if (plan.budget.budget_ms) {
     const double left_ms = *plan.budget.budget_ms - ms_of(plan.ledger.total());
     std::cout << format_number(*plan.budget.budget_ms) << " ms: " << format_number(std::abs(left_ms))
@@ -210,7 +211,8 @@ void print_text(const Plan& plan) {
   }
   std::cout << "pace         " << plan.chunk_frames
             << (plan.chunk_frames == 1 ? " frame arrives in " : " frames arrive in ") << ms_text(period)
-            << ", computed in " << ms_text(plan.compute.chunk) << '\n'
+            << ", computed in " << ms_text(plan.compute.chunk) << " (" << plan.compute.quantile << "), "
+            << ms_text(plan.compute.chunk_p50) << " (p50)\n"
             << "device       " << plan.device << ", " << pipeline::to_string(plan.precision) << '\n';
 }
 

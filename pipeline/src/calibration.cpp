@@ -14,7 +14,8 @@ namespace {
 // As in a run the thread rests between bursts: one that never does has its turns cut short by the system, in the middle
 // of a chunk. A burst is what a device delivers at once, or a chunk that is longer.
 constexpr double kBurstSeconds = 0.001;
-constexpr std::int64_t kMostChunks = 4000;                     // enough for a p99.9
+constexpr std::int64_t kMostChunks = 4000;  // enough for a p99.9
+constexpr const char* kMedian = "median";
 constexpr std::int64_t kNoiseSamples = std::int64_t{1} << 16;  // 256 KiB, repeated
 
 void check(const Pipeline& pipeline, Status status) {
@@ -24,8 +25,16 @@ void check(const Pipeline& pipeline, Status status) {
 }
 
 ComputeTime time_at(const Calibration& calibration, const char* name, double fraction) {
-  return {name, calibration.chunk.count(), calibration.chunk.quantile(fraction), calibration.engine.quantile(fraction),
-          calibration.stages.quantile(fraction)};
+  ComputeTime time;
+  time.quantile = name;
+  time.chunks = calibration.chunk.count();
+  time.chunk = calibration.chunk.quantile(fraction);
+  time.engine = calibration.engine.quantile(fraction);
+  time.stages = calibration.stages.quantile(fraction);
+  time.chunk_p50 = calibration.chunk.quantile(0.5);
+  time.engine_p50 = calibration.engine.quantile(0.5);
+  time.stages_p50 = calibration.stages.quantile(0.5);
+  return time;
 }
 
 }  // namespace
@@ -76,7 +85,7 @@ ComputeTime telling_time(const Calibration& calibration) {
   return time_at(calibration, "longest", 1);
 }
 
-ComputeTime median_time(const Calibration& calibration) { return time_at(calibration, "median", 0.5); }
+ComputeTime median_time(const Calibration& calibration) { return time_at(calibration, kMedian, 0.5); }
 
 LatencyTerm measured_term(const ComputeTime& time) {
   LatencyTerm term;
@@ -86,12 +95,13 @@ LatencyTerm measured_term(const ComputeTime& time) {
   term.time_alone = time.chunk;
   term.is_timed = true;
   term.key = {"model.file, model.backend"};
-  term.note = quantile_text(time);
+  term.note = quantile_text(time, time.chunk_p50);
   return term;
 }
 
-std::string quantile_text(const ComputeTime& time) {
-  return time.quantile + " of " + std::to_string(time.chunks) + (time.chunks == 1 ? " chunk" : " chunks");
+std::string quantile_text(const ComputeTime& time, std::chrono::nanoseconds p50) {
+  return time.quantile + " of " + std::to_string(time.chunks) + (time.chunks == 1 ? " chunk" : " chunks") +
+         (time.quantile == kMedian ? "" : ", p50 " + duration_text(p50));
 }
 
 }  // namespace halotap::pipeline

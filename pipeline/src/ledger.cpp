@@ -180,16 +180,16 @@ std::vector<Misfit> misfits(const LatencyLedger& ledger, const LatencyConfig& co
   if (!compute) return found;
 
   const LatencyTerm term = measured_term(*compute);
-  const auto check_time = [&](std::chrono::nanoseconds time, std::optional<double> budget_ms, const std::string& part,
-                              const std::string& key) {
+  const auto check_time = [&](std::chrono::nanoseconds time, std::chrono::nanoseconds p50,
+                              std::optional<double> budget_ms, const std::string& part, const std::string& key) {
     const Seconds budget(budget_ms.value_or(0) / 1e3);
     if (!budget_ms || Seconds(time) <= budget) return;
     found.push_back({"latency.budgets_ms." + part + ": does not fit " + ms_of(budget) + ": a chunk takes " +
-                         ms_of(time) + " (" + term.note + "); " + key,
+                         ms_of(time) + " (" + quantile_text(*compute, p50) + "); " + key,
                      term.place, key, std::nullopt});
   };
-  check_time(compute->engine, config.budgets.engine_ms, "engine", term.key.name);
-  check_time(compute->stages, config.budgets.stages_ms, "stages", "stages");
+  check_time(compute->engine, compute->engine_p50, config.budgets.engine_ms, "engine", term.key.name);
+  check_time(compute->stages, compute->stages_p50, config.budgets.stages_ms, "stages", "stages");
   const Seconds period(static_cast<double>(chunk_frames) / ledger.rate_hz());
   if (compute->chunk >= period) {
     found.push_back({"cannot keep up: a chunk of " + std::to_string(chunk_frames) +

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -217,9 +218,20 @@ TEST_F(Plan, AsksADeviceThatIsThereForItsLatency) {
   EXPECT_EQ(plan["algorithmic_frames"], 479 + term(plan, "resampler")["frames"].get<std::int64_t>());
 }
 
+TEST_F(Plan, ShowsTheMedianBesideWhatItJudgesBy) {
+  const std::string text = run_halotap({"plan", pipeline_file()}).out;
+  const std::string time = "[0-9.]+ [mu]?s";
+  for (const std::string& line :
+       {"model.backend; (p99.9|p99|longest) of [0-9]+ chunks?, p50 " + time + "\n",
+        "\nin all  .* measured (p99.9|p99|longest); " + time + " with p50\n",
+        "\npace  .*, computed in " + time + " \\((p99.9|p99|longest)\\), " + time + " \\(p50\\)\n"}) {
+    EXPECT_TRUE(std::regex_search(text, std::regex(line))) << line << " in:\n" << text;
+  }
+}
+
 TEST_F(Plan, SaysWhatOfTheCardsSettingsDoesNothing) {
   const std::string file = pipeline_file();
-  const auto said = [&](std::vector<std::string> overrides) {
+  const auto said = [&](const std::vector<std::string>& overrides) {
     std::vector<std::string> arguments{"plan", file};
     for (const std::string& override : overrides) arguments.insert(arguments.end(), {"--set", override});
     return run_halotap(arguments).err;

@@ -131,6 +131,10 @@ TEST(TellingTime, IsTheHighestQuantileThatSoManyChunksCanTell) {
     EXPECT_NEAR(static_cast<double>(time.chunk.count()) / 4e3, about_us, 0.016 * about_us) << chunks;
     EXPECT_NEAR(static_cast<double>(time.engine.count()) / 2e3, about_us, 0.016 * about_us) << chunks;
     EXPECT_NEAR(static_cast<double>(time.stages.count()) / 1e3, about_us, 0.016 * about_us) << chunks;
+    const auto middle_us = static_cast<double>((chunks + 1) / 2);
+    EXPECT_NEAR(static_cast<double>(time.chunk_p50.count()) / 4e3, middle_us, 0.016 * middle_us) << chunks;
+    EXPECT_NEAR(static_cast<double>(time.engine_p50.count()) / 2e3, middle_us, 0.016 * middle_us) << chunks;
+    EXPECT_NEAR(static_cast<double>(time.stages_p50.count()) / 1e3, middle_us, 0.016 * middle_us) << chunks;
   };
   expect(1, "longest", 1);
   expect(99, "longest", 99);
@@ -150,12 +154,17 @@ TEST(MedianTime, IsNotMovedByAHiccup) {
 }
 
 TEST(MeasuredTerm, SaysWhichQuantileOfHowManyChunksItIs) {
-  const LatencyTerm term = measured_term({.quantile = "p99", .chunks = 100, .chunk = std::chrono::microseconds(70)});
+  const LatencyTerm term = measured_term({.quantile = "p99",
+                                          .chunks = 100,
+                                          .chunk = std::chrono::microseconds(70),
+                                          .chunk_p50 = std::chrono::microseconds(31)});
   EXPECT_EQ(term.kind, LatencyKind::kMeasured);
   EXPECT_EQ(term.part, LatencyPart::kWhole);
   EXPECT_DOUBLE_EQ(term.time().count(), 70e-6);
-  EXPECT_EQ(term.note, "p99 of 100 chunks");
-  EXPECT_EQ(quantile_text({.quantile = "longest", .chunks = 1}), "longest of 1 chunk");
+  EXPECT_EQ(term.note, "p99 of 100 chunks, p50 31 us");
+  const std::chrono::milliseconds p50(7);
+  EXPECT_EQ(quantile_text({.quantile = "longest", .chunks = 1}, p50), "longest of 1 chunk, p50 7 ms");
+  EXPECT_EQ(quantile_text({.quantile = "median", .chunks = 2}, p50), "median of 2 chunks");
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ struct ComputeTime {
   std::chrono::nanoseconds chunk{0};
   std::chrono::nanoseconds engine{0};
   std::chrono::nanoseconds stages{0};
+  // The medians of the same: what is usual.
+  std::chrono::nanoseconds chunk_p50{0};
+  std::chrono::nanoseconds engine_p50{0};
+  std::chrono::nanoseconds stages_p50{0};
 };
 
 // The highest quantile that so many chunks can tell: p99.9 of 1000 or more, p99 of 100 or more, else the longest. What
@@ -43,7 +47,8 @@ ComputeTime median_time(const Calibration& calibration);
 
 // The ledger's term for it: the whole chunk's. [any thread]
 LatencyTerm measured_term(const ComputeTime& time);
-// "p99.9 of 1204 chunks". [any thread]
-std::string quantile_text(const ComputeTime& time);
+// Which quantile it is, and the median of that time, one of its three: "p99.9 of 1204 chunks, p50 31 us"; of a median
+// "median of 1204 chunks". [any thread]
+std::string quantile_text(const ComputeTime& time, std::chrono::nanoseconds p50);
 
 }  // namespace halotap::pipeline
