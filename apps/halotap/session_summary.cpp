@@ -259,9 +259,10 @@ void print_text(std::ostream& out, const SessionSummary& summary) {
       << " Hz)\n";
   out << "streams    " << summary.streams << '\n';
   if (report.frames_in > 0) {
-    out << "real time  factor " << format_number(elapsed_s / duration_s, 3) << ": "
-        << pipeline::duration_text(report.elapsed) << " for " << format_number(duration_s) << " s ("
-        << format_number(duration_s / elapsed_s, 3) << " times real time)\n";
+    out << "real time  " << format_number(duration_s) << " s in " << pipeline::duration_text(report.elapsed) << ": "
+        << format_number(duration_s / elapsed_s, 3)
+        << " times real time (real-time factor, time taken over duration: " << format_number(elapsed_s / duration_s, 3)
+        << ")\n";
   }
   out << "compute    ";
   if (report.step_time.count() == 0) {

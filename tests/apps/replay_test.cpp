@@ -5,7 +5,9 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <regex>
 #include <sstream>
+#include <string>
 #include <thread>
 
 #include "array_file.hpp"
@@ -78,6 +80,18 @@ TEST_F(Replay, WritesTheSameResultsAndEventsBehindStagesHoweverItIsCut) {
   const Outcome verified = run_halotap(
       {"verify", "--pipeline", file, "--input", input_, "--expect", folder_.file("y.npy"), "--rel-l2", "0"});
   EXPECT_EQ(verified.exit_code, 0) << verified.err;
+}
+
+TEST_F(Replay, SaysOfTwoMeasuresOfItsSpeedWhatEachIs) {
+  const std::string text = replay({"--output", folder_.file("y.npy")}).out;
+  const std::regex shape(
+      "\nreal time  0.25 s in ([0-9.]+) ([mu]?)s: ([0-9.]+) times real time "
+      "\\(real-time factor, time taken over duration: ([0-9.e-]+)\\)\n");
+  std::smatch figures;
+  ASSERT_TRUE(std::regex_search(text, figures, shape)) << text;
+  const double factor = std::stod(figures[1]) * (figures[2] == "u" ? 1e-6 : figures[2] == "m" ? 1e-3 : 1) / 0.25;
+  EXPECT_NEAR(std::stod(figures[3]), 1 / factor, 0.02 / factor);
+  EXPECT_NEAR(std::stod(figures[4]), factor, 0.02 * factor);
 }
 
 TEST_F(Replay, SaysWhatOfACardsOptionsDoesNothing) {
