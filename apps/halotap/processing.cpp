@@ -207,20 +207,16 @@ void add_workers_option(CLI::App& app, std::int64_t& worker_threads) {
       ->group("Engine");
 }
 
-void add_fallback_option(CLI::App& app, std::optional<pipeline::Fallback>& fallback) {
-  add_value(app, "--fallback", fallback, pipeline::parse_fallback, "cpu|none", "cpu or none",
-            "What goes on when a card fails: the CPU, in fp32, or nothing (exit code 3)")
-      ->default_str("cpu")
-      ->group("Engine");
-}
-
-void add_processing_options(CLI::App& app, ProcessingOptions& options) {
+void add_processing_options(CLI::App& app, ProcessingOptions& options, bool takes_fallback) {
   options.is_given = [&app](const std::string& name) { return app.count(name) > 0; };
   CLI::Option* model = app.add_option("--model", options.model_file, "Model file")->type_name("M.yaml");
   CLI::Option* pipeline =
       app.add_option(
              "--pipeline", options.pipeline_file,
-             "Pipeline file instead: its model, stages, backend, precision and chunks, not its source and sinks")
+             "Pipeline file instead: its model, stages and input.on_invalid, and what none of --backend, "
+             "--precision, " +
+                 std::string(takes_fallback ? "--fallback, " : "") +
+                 "--cuda-invocation, --cuda-wait, --cuda-resident-clusters and --chunk says; not its source and sinks")
           ->excludes(model)
           ->type_name("P.yaml");
   app.add_option("--input", options.input, "Recording: a path, or scheme://path?option=value")
@@ -237,6 +233,12 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options) {
       ->group("Engine");
   add_backend_options(app, options.backend, options.precision);
   add_workers_option(app, options.worker_threads);
+  if (takes_fallback) {
+    add_value(app, "--fallback", options.fallback, pipeline::parse_fallback, "cpu|none", "cpu or none",
+              "What goes on when a card fails: the CPU, in fp32, or nothing (exit code 3)")
+        ->default_str("cpu")
+        ->group("Engine");
+  }
   add_cuda_options(app, options.cuda_options);
 }
 

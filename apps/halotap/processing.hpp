@@ -59,10 +59,9 @@ void add_backend_options(CLI::App& app, pipeline::Backend& backend, pipeline::Pr
 void add_cuda_options(CLI::App& app, CudaOptions& options);
 // --workers.
 void add_workers_option(CLI::App& app, std::int64_t& worker_threads);
-// --fallback.
-void add_fallback_option(CLI::App& app, std::optional<pipeline::Fallback>& fallback);
-// --model, --pipeline, --input, --chunk, --offline and the above. `options` and `app` must outlive the parsing.
-void add_processing_options(CLI::App& app, ProcessingOptions& options);
+// --model, --pipeline, --input, --chunk, --offline, the above and, where it is taken, --fallback. `options` and `app`
+// must outlive the parsing.
+void add_processing_options(CLI::App& app, ProcessingOptions& options, bool takes_fallback);
 
 // "model.cuda" where a pipeline file has other settings of a card than every run has; else nothing.
 std::vector<std::string> card_settings_of(const pipeline::PipelineConfig& config);

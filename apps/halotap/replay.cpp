@@ -71,8 +71,7 @@ ExitCode replay(ReplayOptions options) {
 void add_replay(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<ReplayOptions>();
   CLI::App* command = app.add_subcommand("replay", "Play a recording through a model into files");
-  add_processing_options(*command, options->processing);
-  add_fallback_option(*command, options->processing.fallback);
+  add_processing_options(*command, options->processing, true);
   command
       ->add_option("--output", options->outputs, "Where results go: a path, or scheme://path?option=value; repeatable")
       ->allow_extra_args(false)

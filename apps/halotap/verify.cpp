@@ -138,7 +138,7 @@ ExitCode verify(VerifyOptions options) {
 void add_verify(CLI::App& app, Command& chosen) {
   const auto options = std::make_shared<VerifyOptions>();
   CLI::App* command = app.add_subcommand("verify", "Compare what the engine computes with an expected result");
-  add_processing_options(*command, options->processing);
+  add_processing_options(*command, options->processing, false);
   command->add_option("--expect", options->expectation, "Expected result, float64 kept as it is")
       ->required()
       ->type_name("ADDRESS");

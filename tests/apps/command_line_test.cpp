@@ -52,6 +52,20 @@ TEST(CommandLine, HelpOfReplayNamesTheSchemesOfThisBuild) {
   EXPECT_TRUE(std::regex_search(outcome.out, std::regex("Outputs of this build:.* npy"))) << outcome.out;
 }
 
+TEST(CommandLine, HelpNamesEveryOptionThatAPipelineFileGives) {
+  for (const std::string command : {"replay", "verify"}) {
+    const std::string help = run_halotap({command, "--help"}).out;
+    const std::size_t begin = help.find("Pipeline file instead: ");
+    ASSERT_NE(begin, std::string::npos) << help;
+    const std::string line = help.substr(begin, help.find('\n', begin) - begin);
+    for (const char* word : {"model", "stages", "input.on_invalid", "--backend", "--precision", "--cuda-invocation",
+                             "--cuda-wait", "--cuda-resident-clusters", "--chunk"}) {
+      EXPECT_NE(line.find(word), std::string::npos) << command << ": " << word;
+    }
+    EXPECT_EQ(line.find("--fallback") != std::string::npos, command == "replay");
+  }
+}
+
 TEST(CommandLine, BadUsageIsOneLineAndExitCodeTwo) {
   const std::string model = golden("stack_same", "model.yaml");
   const std::string input = golden("stack_same", "x.npy");
