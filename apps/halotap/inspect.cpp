@@ -121,7 +121,7 @@ void print_layers(const kernels::Stack& stack) {
 
 std::string one_kernel(const kernels::Stack& stack) {
   const std::string why = kernels::one_kernel_refusal(stack, pipeline::Precision::kFp32);
-  return why.empty() ? "a kernel a layer, or one for the whole stack where asked for (fp32, from Hopper on)"
+  return why.empty() ? "one kernel for the whole stack (fp32, from Hopper on), or a kernel a layer where asked for"
                      : "a kernel a layer alone: " + why;
 }
 

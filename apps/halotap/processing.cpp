@@ -187,7 +187,7 @@ void add_cuda_options(CLI::App& app, CudaOptions& options) {
   constexpr const char* kGroup = "Card (backend cuda)";
   add_value(app, "--cuda-invocation", options.invocation, pipeline::parse_cuda_invocation, "layers|launch|resident",
             "layers, launch or resident",
-            "A kernel a layer; one for the stack, launched for each call; or one that stays on the card")
+            "A kernel a layer, for many streams; one for the stack, launched for each call; or one that stays")
       ->default_str(std::string(to_string(spec.invocation)))
       ->group(kGroup);
   add_value(app, "--cuda-wait", options.wait, pipeline::parse_wait, "spin|yield|block", "spin, yield or block",
@@ -195,7 +195,7 @@ void add_cuda_options(CLI::App& app, CudaOptions& options) {
       ->default_str(std::string(to_string(spec.wait)))
       ->group(kGroup);
   add_count(app, "--cuda-resident-clusters", options.resident_clusters, {1, pipeline::kMaxResidentClusters},
-            "What a resident kernel keeps of the card, in clusters of up to 8 processors")
+            "What a resident kernel keeps of the card, in clusters of up to 16 processors")
       ->default_str(std::to_string(spec.resident_clusters))
       ->group(kGroup);
 }

@@ -56,8 +56,9 @@ TEST(Inspect, TellsWithoutACardWhetherOneKernelRunsTheStack) {
   const std::string fits = golden("stack_mixed", "model.yaml");
   EXPECT_EQ(run_halotap({"inspect", fits, "--json"}).json()["one_kernel"],
             (nlohmann::json{{"fits", true}, {"reason", nullptr}}));
-  EXPECT_NE(run_halotap({"inspect", fits}).out.find("on a card        a kernel a layer, or one for the whole stack"),
-            std::string::npos);
+  EXPECT_NE(
+      run_halotap({"inspect", fits}).out.find("on a card        one kernel for the whole stack (fp32, from Hopper on)"),
+      std::string::npos);
   const std::string wide = golden("wide_in", "model.yaml");
   EXPECT_EQ(run_halotap({"inspect", wide, "--json"}).json()["one_kernel"],
             (nlohmann::json{{"fits", false}, {"reason", "layer layers.0 has 200 channels, more than 128"}}));

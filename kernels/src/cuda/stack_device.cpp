@@ -22,21 +22,25 @@ class StackPassDevice final : public PassDevice {
                   const ResidentLife& life)
       : name_(require_device()), shape_(shape), spec_(spec), stream_(make_stream()) {
     require(cudaGetDevice(&device_), "cudaGetDevice");
-    require(prepare_stack(plan, most_clusters_), "cudaOccupancyMaxActiveClusters");
-    if (is_resident())
-      most_clusters_ = static_cast<int>(std::min<std::int64_t>(most_clusters_, spec.resident_clusters));
+    require(prepare_stack(plan, room_), "cudaOccupancyMaxActiveClusters");
+    if (is_resident()) {
+      // It keeps the processors of a second team only where a chunk may be split between two.
+      if (room_.clusters_of_two > 0 && plan.splits(size_of(shape.step_frames), 1, false, 1)) args_.teams = 2;
+      room_.clusters = args_.teams == 2 ? room_.clusters_of_two : room_.clusters;
+      room_.clusters = static_cast<int>(std::min<std::int64_t>(room_.clusters, spec.resident_clusters));
+    }
     const std::vector<std::byte> images = pack_stack(stack, plan);
     d_images_ = allocate_on_device<std::byte>(std::ssize(images));
     require(cudaMemcpy(d_images_.get(), images.data(), images.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
     d_state_ = allocate_on_device<float>(shape.max_slots * shape.state_floats);
-    d_done_ = allocate_on_device<std::uint32_t>(most_clusters_);
+    d_done_ = allocate_on_device<std::uint32_t>(room_.clusters);
     entries_ = allocate_pinned<StackEntry>(shape.max_items);
     input_ = allocate_pinned<float>(shape.max_items * plan.in_channels * shape.in_stride);
     frames_to_hold_ = allocate_pinned<float>(shape.max_items * plan.in_channels);
     output_ = allocate_pinned<float>(shape.max_items * plan.out_channels * shape.out_stride);
-    done_ = allocate_pinned<std::uint32_t>(std::int64_t{most_clusters_} * StackTile::kMostBlocks);
+    done_ = allocate_pinned<std::uint32_t>(std::int64_t{2} * room_.clusters * StackTile::kMostBlocks);
     mailbox_ = allocate_pinned<std::uint64_t>(1);
-    gone_ = allocate_pinned<std::uint32_t>(most_clusters_);
+    gone_ = allocate_pinned<std::uint32_t>(room_.clusters);
 
     args_.plan = plan;
     args_.d_image = d_images_.get();
@@ -95,10 +99,14 @@ class StackPassDevice final : public PassDevice {
                      .fresh = entry.fresh && !entry.start_hold ? 1 : 0,
                      .hold = (entry.held ? StackEntry::kHeld : 0) | (entry.start_hold ? StackEntry::kStartHold : 0)};
     }
-    const int size = std::bit_width(static_cast<std::uint64_t>(most_frames - 1));
+    const int size = size_of(most_frames);
     const int count = static_cast<int>(entries.size());
     command_ = StackCommand::pack(++sequence_, epoch_, holds, size, count);
-    const int clusters = is_resident() ? most_clusters_ : std::min(most_clusters_, count);
+    int clusters = room_.clusters;
+    if (!is_resident()) {
+      args_.teams = args_.plan.splits(size, count, holds, room_.clusters_of_two) ? 2 : 1;
+      clusters = std::min(clusters, count);
+    }
 
     error_ = cudaSuccess;
     if (is_resident()) {
@@ -106,6 +114,7 @@ class StackPassDevice final : public PassDevice {
     } else {
       const CurrentDevice current(device_);
       args_.command = command_;
+      args_.entry = entries_[0];
       error_ = launch_stack(args_, false, clusters, stream_.get());
     }
     const std::int64_t limit_ns = answer_limit_ns(shape_, entries);
@@ -138,6 +147,9 @@ class StackPassDevice final : public PassDevice {
 
   bool is_resident() const { return spec_.cuda_invocation == CudaInvocation::kResident; }
 
+  // Items of so many frames have 2^size columns.
+  static int size_of(std::int64_t frames) { return std::bit_width(static_cast<std::uint64_t>(frames - 1)); }
+
   std::uint32_t next_epoch() const { return epoch_ % StackCommand::kMostEpoch + 1; }
 
   // What was written before is there when the device reads the word.
@@ -147,9 +159,9 @@ class StackPassDevice final : public PassDevice {
 
   // Whether all blocks have said so: the results are then in memory. [worker]
   bool has_run(int clusters) noexcept {
-    for (int cluster = 0; cluster < clusters; ++cluster) {
+    for (int team = 0; team < clusters * args_.teams; ++team) {
       for (int block = 0; block < args_.plan.blocks; ++block) {
-        std::uint32_t& word = done_[static_cast<std::size_t>(cluster * StackTile::kMostBlocks + block)];
+        std::uint32_t& word = done_[static_cast<std::size_t>(team * StackTile::kMostBlocks + block)];
         if (std::atomic_ref<std::uint32_t>(word).load(std::memory_order_acquire) != sequence_) return false;
       }
     }
@@ -182,14 +194,14 @@ class StackPassDevice final : public PassDevice {
     post(command_);
     args_.epoch = epoch_;
     if (spec_.now_ns != nullptr) started_ns_ = spec_.now_ns();
-    return launch_stack(args_, true, most_clusters_, stream_.get());
+    return launch_stack(args_, true, room_.clusters, stream_.get());
   }
 
   const std::string name_;
   const PassShape shape_;
   const ExecutorSpec spec_;
   int device_ = 0;
-  int most_clusters_ = 0;
+  StackRoom room_;  // clusters: the most of a pass
   OwnedStream stream_;
   DeviceArray<std::byte> d_images_;
   DeviceArray<float> d_state_;
@@ -216,14 +228,14 @@ class StackPassDevice final : public PassDevice {
 
 std::string stack_refusal(const StackPlan& plan) {
   if (compute_capability() < 90) return "this card has no clusters of blocks";
-  int clusters = 0;
-  const cudaError_t prepared = prepare_stack(plan, clusters);
+  StackRoom room;
+  const cudaError_t prepared = prepare_stack(plan, room);
   if (prepared == cudaErrorInvalidKernelImage) {
     cudaGetLastError();
     return "this build has no code of it for this card";
   }
   require(prepared, "cudaOccupancyMaxActiveClusters");
-  return clusters > 0 ? "" : "this card has no room for a cluster of " + std::to_string(plan.blocks) + " blocks";
+  return room.clusters > 0 ? "" : "this card has no room for a cluster of " + std::to_string(plan.blocks) + " blocks";
 }
 
 std::unique_ptr<PassDevice> make_stack_device(const Stack& stack, const StackPlan& plan, const PassShape& shape,

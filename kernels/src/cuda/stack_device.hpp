@@ -19,7 +19,7 @@ std::string stack_refusal(const StackPlan& plan);
 // goes on: what waits for the device to be idle, such as cudaFree, waits no longer. The host starts the next one behind
 // a pass at half its life.
 struct ResidentLife {
-  std::uint64_t idle_ns = 1'000'000'000;
+  std::uint64_t idle_ns = 50'000'000;
   std::uint64_t most_ns = 4'000'000'000;
 };
 

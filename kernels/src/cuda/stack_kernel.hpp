@@ -71,10 +71,12 @@ struct StackArgs {
   const float* input = nullptr;           // [items, in_channels, in_stride]
   const float* frames_to_hold = nullptr;  // [items, in_channels]
   float* output = nullptr;                // [items, out_channels, out_stride]
-  std::uint32_t* done = nullptr;          // [clusters, kMostBlocks]: each block's last sequence
+  std::uint32_t* done = nullptr;          // [clusters, teams, kMostBlocks]: each block's last sequence
   std::int32_t in_stride = 0;
   std::int32_t out_stride = 0;
+  std::int32_t teams = 1;     // of a cluster, each of which has the whole stack: 1 or 2
   std::uint64_t command = 0;  // the pass, unless resident
+  StackEntry entry;           // its entry, if it is one
   // Resident:
   const std::uint64_t* mailbox = nullptr;  // in host memory: the command
   std::uint32_t* gone = nullptr;           // in host memory, [clusters]: the epoch of a kernel that has ended
@@ -86,11 +88,18 @@ struct StackArgs {
 
 static_assert(sizeof(StackArgs) <= 4096, "the parameters of a kernel");
 
-// Queues the kernel, `clusters` of args.plan.blocks blocks each. CUDA's error of the launch. [worker]
+// How many clusters the device runs at once.
+struct StackRoom {
+  int clusters = 0;         // of one team
+  int clusters_of_two = 0;  // of two
+};
+
+// Queues the kernel, `clusters` of args.teams teams of args.plan.blocks blocks each. CUDA's error of the launch.
+// [worker]
 cudaError_t launch_stack(const StackArgs& args, bool resident, int clusters, cudaStream_t stream) noexcept;
 
 // Loads both kernels and allows them their shared memory: CUDA's error, cudaErrorInvalidKernelImage where this build
-// has none for the device. `clusters`: how many of plan.blocks blocks the device runs at once. [control]
-cudaError_t prepare_stack(const StackPlan& plan, int& clusters) noexcept;
+// has none for the device. [control]
+cudaError_t prepare_stack(const StackPlan& plan, StackRoom& room) noexcept;
 
 }  // namespace halotap::kernels::cuda

@@ -121,7 +121,13 @@ std::string plan_stack(const Stack& stack, Precision precision, StackPlan& plan)
     plan.inverse_offset = plan.operand_offset + 2 * Tile::kOperandBytes;
     plan.output_offset = plan.inverse_offset + 2 * Tile::kInverseBytes;
     plan.windows_offset = plan.output_offset + Tile::kBlockChannels * Tile::kOutputStride * 4;
-    if (plan.windows_offset < Tile::kSharedBytes && divide_windows(plan, columns, 3)) return "";
+    if (plan.windows_offset < Tile::kSharedBytes && divide_windows(plan, columns, 3)) {
+      const std::int32_t frames = (Tile::kSharedBytes - plan.windows_offset) / Tile::kRowBytes / plan.layer_count;
+      for (std::int32_t size = Tile::kLeastSplitSize; size < Tile::kColumnSizes; ++size) {
+        if (plan.window_frames + (1 << size) / 2 <= frames) plan.most_split_size = size;
+      }
+      return "";
+    }
   }
   return "weights and halos do not fit together";
 }

@@ -1,9 +1,9 @@
 // Which stacks one kernel runs whole, and how it lays them out. Nothing of CUDA: tested without a card.
 //
-// A cluster of blocks holds a stack's weights in shared memory. Block b owns channels [16 b, 16 b + 16) of every
-// layer's input and output: it sums over their taps, multiplies them with its own columns of the mix, and gives each
-// block the partial sums of that block's channels. A block's share of a layer is in its image; of a stream's state, in
-// its rows of 16 floats, a ring of frames a layer.
+// A team of blocks, a cluster or half of one, holds a stack's weights in shared memory. Block b owns channels [16 b, 16
+// b + 16) of every layer's input and output: it sums over their taps, multiplies them with its own columns of the mix,
+// and gives each block the partial sums of that block's channels. A block's share of a layer is in its image; of a
+// stream's state, in its rows of 16 floats, a ring of frames a layer.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,17 @@
 namespace halotap::kernels::cuda {
 
 struct StackTile {
-  static constexpr int kThreads = 256;
+  static constexpr int kComputingThreads = 256;  // the others multiply
+  static constexpr int kThreads = 512;
   static constexpr int kWarps = kThreads / 32;
   static constexpr int kBlockChannels = 16;  // one step of a matrix instruction
-  static constexpr int kLeastBlocks = 2;     // of a cluster: a block alone is none to Compute Sanitizer
-  static constexpr int kMostBlocks = 8;      // more are not portable
+  static constexpr int kLeastBlocks = 2;     // of a team: a block alone is no cluster to Compute Sanitizer
+  static constexpr int kMostBlocks = 8;      // and not every card has clusters of more
   static constexpr int kMostChannels = kBlockChannels * kMostBlocks;
-  static constexpr int kUnitColumns = 8;  // that a warp computes in one go
-  static constexpr int kMostColumns = kUnitColumns * kWarps;
-  static constexpr int kColumnSizes = 7;  // items of 1, 2, 4, ... 64 columns
+  static constexpr int kUnitColumns = 8;  // half of what a matrix instruction takes
+  static constexpr int kMostColumns = 64;
+  static constexpr int kColumnSizes = 7;     // items of 1, 2, 4, ... 64 columns
+  static constexpr int kLeastSplitSize = 4;  // of an item that two teams share; halves of less save nothing
   static constexpr int kMostLayers = 48;
   static constexpr std::int64_t kMostItems = (1 << 20) - 1;  // that a command counts
   static constexpr int kRowBytes = kBlockChannels * 4;       // a frame of a block's channels
@@ -38,6 +40,9 @@ struct StackTile {
   static constexpr int kSharedBytes = 221 * 1024;         // of a block, planned; the rest is the kernel's own
 };
 static_assert(StackTile::kMostColumns == 1 << (StackTile::kColumnSizes - 1));
+// A thread has up to four channels of a column, and a warp the partial sums for a block.
+static_assert(StackTile::kMostColumns * StackTile::kBlockChannels == 4 * StackTile::kComputingThreads);
+static_assert(StackTile::kMostBlocks * 32 == StackTile::kThreads - StackTile::kComputingThreads);
 
 // Offsets in bytes: of the image, and of a layer's window, [items, halo and new frames, 16] floats.
 struct alignas(16) StackLayer {
@@ -63,7 +68,7 @@ static_assert(sizeof(StackLayer) == 64);
 struct StackPlan {
   std::int32_t layer_count = 0;
   StackLayer layers[StackTile::kMostLayers];
-  std::int32_t blocks = 1;  // of a cluster: 2^block_bits
+  std::int32_t blocks = 1;  // of a team: 2^block_bits
   std::int32_t block_bits = 0;
   std::int32_t in_channels = 0;
   std::int32_t out_channels = 0;
@@ -75,14 +80,20 @@ struct StackPlan {
   std::int32_t columns = 0;
   std::int32_t items[StackTile::kColumnSizes] = {};
   std::int32_t windows[StackTile::kColumnSizes] = {};
-  std::int32_t window_frames = 0;  // the longest halo
-  std::int32_t taps = 0;           // of every layer with taps; 0: they differ
+  std::int32_t most_split_size = 0;  // shared memory has room for all layers' inputs of half of a larger item; 0: none
+  std::int32_t window_frames = 0;    // the longest halo
+  std::int32_t taps = 0;             // of every layer with taps; 0: they differ
   // Shared memory, bytes; the image is at 0, the layers are behind all that is planned.
   std::int32_t partials_offset = 0;  // [2, blocks] partial sums, [columns, 16] floats
   std::int32_t operand_offset = 0;   // [2] operands
   std::int32_t inverse_offset = 0;   // [2] inverses
   std::int32_t output_offset = 0;    // [16, kOutputStride] floats
   std::int32_t windows_offset = 0;
+
+  // Whether two teams of a cluster take half an item each, of a pass of `count` items of 2^size columns.
+  HALOTAP_HOST_DEVICE constexpr bool splits(int size, int count, bool holds, int clusters) const {
+    return size >= StackTile::kLeastSplitSize && size <= most_split_size && count <= clusters && !holds;
+  }
 };
 
 // Fills `plan` for a stack that one kernel can run in this precision; else says why it cannot, as in "softmax", and

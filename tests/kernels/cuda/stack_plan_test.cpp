@@ -122,8 +122,25 @@ TEST(StackPlan, LaysEverythingOutWithoutOverlapInsideSharedMemory) {
                     plan.windows[size] * plan.items[size] * (plan.window_frames + columns) * Tile::kRowBytes,
                 Tile::kSharedBytes);
     }
+    if (plan.most_split_size > 0) {
+      const std::int32_t half_bytes = (plan.window_frames + (1 << plan.most_split_size) / 2) * Tile::kRowBytes;
+      EXPECT_LE(plan.windows_offset + plan.layer_count * half_bytes, Tile::kSharedBytes);
+    }
   }
   EXPECT_GT(planned, 100);
+}
+
+TEST(StackPlan, SplitsWhatTwoTeamsAreFasterAtAndHaveRoomFor) {
+  StackPlan plan;
+  ASSERT_EQ(plan_stack(stack_of(std::vector<LayerSpec>(8, conv(128, 128, 5, 8))), Precision::kFp32, plan), "");
+  EXPECT_TRUE(plan.splits(4, 1, false, 1));
+  EXPECT_TRUE(plan.splits(6, 7, false, 7));
+  EXPECT_FALSE(plan.splits(3, 1, false, 1)) << "8 frames";
+  EXPECT_FALSE(plan.splits(6, 8, false, 7)) << "more streams than clusters";
+  EXPECT_FALSE(plan.splits(6, 1, true, 1)) << "a stream that starts to hold a frame";
+  // 160 frames of halo a layer: two layers' windows at a time, not eight.
+  ASSERT_EQ(plan_stack(stack_of(std::vector<LayerSpec>(8, conv(128, 128, 5, 40))), Precision::kFp32, plan), "");
+  EXPECT_FALSE(plan.splits(6, 1, false, 1));
 }
 
 TEST(StackShape, StepsThroughTilesAndKeepsRingsAsState) {

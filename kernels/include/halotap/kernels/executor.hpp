@@ -37,7 +37,7 @@ using Pause = void (*)() noexcept;
 
 // What a call launches on a CUDA device. One kernel a layer and one a stack differ in bits, within what the precision
 // promises.
-//   kLayers    a kernel a layer: the most frames a second, of many streams and of long chunks
+//   kLayers    a kernel a layer: the most frames a second, of long chunks and of many streams' equal ones
 //   kLaunch    a kernel for the whole stack: a short way for a chunk of few streams. Stacks that do not fit, and
 //              devices before Hopper, take a kernel a layer all the same; which is a matter of the stack, the
 //              precision, the device and the build alone, and description() tells why.
@@ -63,7 +63,8 @@ struct ExecutorSpec {
   NowNs now_ns = nullptr;
   Pause pause = nullptr;  // null: it looks again at once
   CudaInvocation cuda_invocation = CudaInvocation::kLayers;
-  // kResident: what the kernel keeps, in clusters of up to 8 processors, at least 1. A stream has one at a time.
+  // kResident: what the kernel keeps, in clusters of up to 8 processors, or 16 where chunks may have more than 8
+  // frames, at least 1. A stream has one at a time.
   std::int64_t resident_clusters = 1;
   // CUDA devices of one kind that share the streams and compute at once, by number; several only with kLayers. Empty:
   // the calling thread's current one.

@@ -61,12 +61,12 @@ std::optional<Wait> parse_wait(std::string_view word);
 
 inline constexpr std::int64_t kMaxResidentClusters = std::int64_t{1} << 20;
 
-// How a card is asked; the CPU has no use for it. docs/architecture.md says what is not settled of kLaunch and
-// kResident.
+// How a card is asked; the CPU has no use for it. kLaunch is for few streams of short chunks; kLayers does more frames
+// a second of many, and of long ones.
 struct CudaSpec {
-  CudaInvocation invocation = CudaInvocation::kLayers;
+  CudaInvocation invocation = CudaInvocation::kLaunch;
   Wait wait = Wait::kSpin;
-  // kResident: what it keeps, each up to 8 processors of the card; 1 to kMaxResidentClusters
+  // kResident: what it keeps, each up to 16 processors of the card; 1 to kMaxResidentClusters
   std::int64_t resident_clusters = 1;
   friend bool operator==(const CudaSpec&, const CudaSpec&) = default;
 };
