@@ -66,7 +66,8 @@ __device__ __forceinline__ void barrier_wait(std::uint64_t* s_barrier, std::uint
       : "memory");
 }
 
-// Makes this thread's ordinary writes to shared memory visible to the matrix unit and the copy engine.
+// Makes ordinary writes to shared memory visible to the matrix unit: this thread's, and those that it knows of through
+// a barrier. It waits for all that the thread has under way.
 __device__ __forceinline__ void fence_for_async_reads() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // Makes initialised barriers visible to the copy engine.
 __device__ __forceinline__ void fence_barrier_init() {

@@ -410,13 +410,11 @@ __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Laun
       }
     }
   }
-  sm90::fence_for_async_reads();
   bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
   if (scaled) {
     scaled = scale_by_frame<kTerms, kPointwise>(args, launch, s, own, channel, term_bytes, s_terms,
                                                 s.s_inverse + stage_index * Tile::kFrames + part * Sm90::kPartFrames,
                                                 sum_of_frame);
-    sm90::fence_for_async_reads();
     meet_team(plan, own);
   }
   if (own.leads()) {

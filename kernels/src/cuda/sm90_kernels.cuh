@@ -63,7 +63,6 @@ __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90L
     for (int i = thread; i < plan.crews * plan.stages * plan.stage_bytes / 16; i += kThreads) {
       reinterpret_cast<uint4*>(s.s_stages)[i] = make_uint4(0, 0, 0, 0);
     }
-    sm90::fence_for_async_reads();
   }
 }
 

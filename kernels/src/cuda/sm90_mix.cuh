@@ -279,6 +279,7 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
     const int turn = slab / plan.stages;
     const int stage_index = slab - turn * plan.stages;
     sm90::barrier_wait(&s.s_stage_full[stage_index], static_cast<std::uint32_t>(turn & 1));
+    sm90::fence_for_async_reads();
     float products[8][4];
     const char* s_stage = s.s_stages + stage_index * plan.stage_bytes;
     multiply<kTerms>(products, high, low, uniform_operand(s_stage), steps_of(place.pass), [&] {
@@ -356,6 +357,7 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
     const std::int64_t tile = cursor.tile(args);
     const TilePlace place = cursor.place(args, launch);
     sm90::barrier_wait(&s.s_stage_full[stage_index], stage.parity);
+    sm90::fence_for_async_reads();
     float sums[8][4];
     if (!alone) take_turn(warpgroup);
     multiply<kTerms>(sums, high, low, uniform_operand(s_stage), steps, nullptr);
