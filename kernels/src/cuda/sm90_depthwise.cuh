@@ -115,8 +115,8 @@ __device__ __forceinline__ void add_window(const float (&taps)[4], const Which& 
 }
 
 // One channel's sums over taps in a loop. kPhase: the dilation's remainder by 4; kNear: the dilation is kPhase itself,
-// and four taps share what they read. kRun: how many quads lie side by side; more than two take more registers than
-// there are.
+// and four taps share what they read. kRun: how many quads lie side by side; where taps do not share, more than two
+// take more registers than there are.
 template <typename X, int kPhase, bool kNear, int kRun>
 __device__ __forceinline__ void sum_any_taps(const BlockArgs& args, const Sm90Launch& launch, const ThreadTaps<0>& t,
                                              const char* (&s_run)[kQuads / kRun], Part& z) {
@@ -179,9 +179,12 @@ __device__ __forceinline__ void sum_taps(const BlockArgs& args, const Sm90Launch
       const char* s_quads[] = {s_row + quad_bytes[0], s_row + quad_bytes[1], s_row + quad_bytes[2],
                                s_row + quad_bytes[3]};
       sum_any_taps<X, kDilation % 4, kNear, 1>(args, launch, t, s_quads, z);
+    } else if constexpr (kNear) {
+      const char* s_part[] = {s_row + quad_bytes[0]};
+      sum_any_taps<X, kDilation, true, kQuads>(args, launch, t, s_part, z);
     } else {
       const char* s_pairs[] = {s_row + quad_bytes[0], s_row + quad_bytes[2]};
-      sum_any_taps<X, kDilation % 4, kNear, 2>(args, launch, t, s_pairs, z);
+      sum_any_taps<X, kDilation % 4, false, 2>(args, launch, t, s_pairs, z);
     }
   } else {
     s_row += launch.pad_bytes + part * (Sm90::kPartFrames * static_cast<int>(sizeof(X)));
