@@ -251,11 +251,15 @@ struct Magnitudes {
     const std::uint32_t quietest = CommonScale::kQuietest << 16 | CommonScale::kQuietest;
     loud_enough |= __hge2_mask(magnitude, *reinterpret_cast<const __half2*>(&quietest)) & 0x00010001u << index;
   }
-  __device__ __forceinline__ bool too_loud() const {
-    return (most & 0x7fffu) >= CommonScale::kLoudest || (most >> 16 & 0x7fffu) >= CommonScale::kLoudest;
+  // All of it in bits that a warp can put together: those of kTooLoud for what is too loud for the common scale, to
+  // whose place adding carries from there on.
+  __device__ __forceinline__ std::uint32_t bits() const {
+    constexpr std::uint32_t kToCarry = 0x8000u - CommonScale::kLoudest;
+    return loud_enough | (((most & 0x7fff7fffu) + (kToCarry << 16 | kToCarry)) & kTooLoud);
   }
 
   static constexpr std::uint32_t kAllLoudEnough = 0x00ff00ffu;
+  static constexpr std::uint32_t kTooLoud = 0x80008000u;
 };
 
 // Which warp of which team of which crew this is. Channels: member * 32 + lane.
@@ -294,9 +298,9 @@ __device__ __forceinline__ void meet_team(const Sm90Plan& plan, const Team& own)
 // large enough among the channels of one warp. The whole team.
 __device__ __forceinline__ bool common_scale_fits(const Magnitudes& magnitudes, bool counts, const Sm90Plan& plan,
                                                   const Team& own) {
-  const bool too_loud = __any_sync(0xffffffffu, counts && magnitudes.too_loud());
-  const bool loud_enough =
-      __reduce_or_sync(0xffffffffu, counts ? magnitudes.loud_enough : 0u) == Magnitudes::kAllLoudEnough;
+  const std::uint32_t bits = __reduce_or_sync(0xffffffffu, counts ? magnitudes.bits() : 0u);
+  const bool too_loud = (bits & Magnitudes::kTooLoud) != 0;
+  const bool loud_enough = (bits & Magnitudes::kAllLoudEnough) == Magnitudes::kAllLoudEnough;
   if (plan.team_warps == 1) {
     __syncwarp();
     return loud_enough && !too_loud;
