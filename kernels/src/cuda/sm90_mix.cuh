@@ -13,20 +13,23 @@ template <typename Y>
 __device__ __forceinline__ void store_quad(Y* y, const float (&quad)[4]);
 template <>
 __device__ __forceinline__ void store_quad<float>(float* y, const float (&quad)[4]) {
-  // Written out: the compiler has been seen to store such a float4 number by number.
+  // Written out, here and below: the compiler has been seen to store such a quad number by number.
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(y), "f"(quad[0]), "f"(quad[1]), "f"(quad[2]),
                "f"(quad[3])
                : "memory");
 }
+__device__ __forceinline__ void store_pairs(void* y, uint2 pairs) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(y), "r"(pairs.x), "r"(pairs.y) : "memory");
+}
 template <>
 __device__ __forceinline__ void store_quad<__nv_bfloat16>(__nv_bfloat16* y, const float (&quad)[4]) {
-  __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(quad[0], quad[1]), __floats2bfloat162_rn(quad[2], quad[3])};
-  *reinterpret_cast<uint2*>(y) = *reinterpret_cast<const uint2*>(pairs);
+  const __nv_bfloat162 pairs[2] = {__floats2bfloat162_rn(quad[0], quad[1]), __floats2bfloat162_rn(quad[2], quad[3])};
+  store_pairs(y, *reinterpret_cast<const uint2*>(pairs));
 }
 template <>
 __device__ __forceinline__ void store_quad<__half>(__half* y, const float (&quad)[4]) {
-  __half2 pairs[2] = {__floats2half2_rn(quad[0], quad[1]), __floats2half2_rn(quad[2], quad[3])};
-  *reinterpret_cast<uint2*>(y) = *reinterpret_cast<const uint2*>(pairs);
+  const __half2 pairs[2] = {__floats2half2_rn(quad[0], quad[1]), __floats2half2_rn(quad[2], quad[3])};
+  store_pairs(y, *reinterpret_cast<const uint2*>(pairs));
 }
 
 // The sums of a tile are 8 columns apart in `sums[8]`; a thread has two rows, h = 0, 1, eight apart, and of each 16
