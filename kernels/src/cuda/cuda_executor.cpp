@@ -109,7 +109,12 @@ class CudaPassDevice final : public PassDevice {
 
   float* allocate_samples(std::int64_t count) override {
     const CurrentDevice current(device_);
-    return samples_.emplace_back(allocate_pinned<float>(count)).get();
+    // CUDA's begins where it likes.
+    constexpr std::size_t kPageBytes = 4096;
+    const auto page_floats = static_cast<std::int64_t>(kPageBytes / sizeof(float));
+    void* memory = samples_.emplace_back(allocate_pinned<float>(count + page_floats)).get();
+    std::size_t room = static_cast<std::size_t>(count + page_floats) * sizeof(float);
+    return static_cast<float*>(std::align(kPageBytes, static_cast<std::size_t>(count) * sizeof(float), memory, room));
   }
 
   std::int64_t lockstep_items() const noexcept override { return arrays_.group > 0 ? kLeastLockstepItems : 0; }
