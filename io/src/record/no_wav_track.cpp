@@ -10,6 +10,7 @@ WavTrack::WavTrack(const WavTrackSpec& spec) {
   throw pipeline::ConfigError(spec.path + ": " + spec.key + ": this build has no audio file support (libsndfile)");
 }
 WavTrack::~WavTrack() = default;
+void WavTrack::check() const {}
 void WavTrack::begin() {}
 void WavTrack::push(const float*, std::int64_t) noexcept HALOTAP_NONBLOCKING {}
 void WavTrack::begin_next() noexcept HALOTAP_NONBLOCKING {}
