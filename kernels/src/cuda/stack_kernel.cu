@@ -838,8 +838,13 @@ __device__ __forceinline__ void run_pass(Block& block, std::uint64_t command) {
   tile.window_bytes = most_items * (plan.window_frames + (1 << tile.size)) * Tile::kRowBytes;
   tile.before = splits ? block.team << tile.size : 0;
   tile.leads = splits && block.team == 0;
-  for (int first = static_cast<int>(cluster_index()) * teams * most_items; first < count;
-       first += clusters * teams * most_items) {
+  const int own_first = static_cast<int>(cluster_index()) * teams * most_items;
+  if (own_first >= count) {
+    // As with a tile: who waits behind this pass knows that every thread has read the command.
+    cluster_wait();
+    cluster_arrive();
+  }
+  for (int first = own_first; first < count; first += clusters * teams * most_items) {
     tile.first = first + team * most_items;
     tile.items = min(count - first - team * most_items, most_items);
     if (tile.items <= 0) {

@@ -201,6 +201,18 @@ TEST_F(CudaStack, GoesOnWhenItsResidentKernelHasEnded) {
   }
 }
 
+TEST_F(CudaStack, KeepsResidentClustersInStepThatAPassHasNothingFor) {
+  const auto stack = deep_stack(1);
+  Random random(8);
+  const std::int64_t frames = 2000;
+  const std::vector<float> input = draw_signal(random, 128 * frames);
+  const auto launched = make_cuda_executor(stack, spec_of(1, 1, CudaInvocation::kLaunch));
+  ExecutorSpec spec = spec_of(1, 1, CudaInvocation::kResident);
+  spec.resident_clusters = 4;  // three of them idle, in every pass
+  const auto resident = make_cuda_executor(stack, spec);
+  EXPECT_EQ(run(*resident, *stack, 0, input, frames, 1), run(*launched, *stack, 0, input, frames, 1));
+}
+
 TEST_F(CudaStack, RunsSeveralResidentStacksBesideEachOther) {
   // Each is made, and freed, while others' kernels run.
   const auto stack = deep_stack(2);
