@@ -171,6 +171,13 @@ void Engine::prepare(const Model& model, const EngineSpec& spec) {
                       std::to_string(spec.worker_threads));
   }
 
+  // Said here too, before auto takes it for a reason to be content with the CPU.
+  if (spec.backend != Backend::kCpu && spec.cuda_devices.size() > 1 &&
+      spec.cuda.invocation != CudaInvocation::kLayers) {
+    throw ConfigError("cuda_devices: expected one where cuda.invocation is not layers, got " +
+                      std::to_string(spec.cuda_devices.size()));
+  }
+
   auto prepared = std::make_unique<Impl>();
   const auto streams = static_cast<std::size_t>(spec.max_streams);
   try {

@@ -185,6 +185,8 @@ TEST_F(EngineTest, RefusesSpecsThatItCannotKeep) {
   EXPECT_THROW(other.prepare(lookahead_model(1), {.backend = Backend::kCpu, .precision = Precision::kBf16}),
                ConfigError);
   EXPECT_THROW(other.prepare(lookahead_model(1), {.backend = Backend::kCuda, .worker_threads = 1}), ConfigError);
+  EXPECT_THROW(other.prepare(lookahead_model(1), {.backend = Backend::kAuto, .cuda_devices = {0, 1}}), ConfigError)
+      << "one kernel a stack is for one card";
 }
 
 TEST_F(EngineTest, TakesTheBackendAskedForOrSaysWhyNot) {
