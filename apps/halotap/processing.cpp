@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 
 #include "halotap/io/endpoint.hpp"
 #include "halotap/io/session_ledger.hpp"
@@ -243,13 +244,19 @@ void add_processing_options(CLI::App& app, ProcessingOptions& options, bool take
 }
 
 std::vector<std::string> card_settings_of(const pipeline::PipelineConfig& config) {
-  if (config.cuda == pipeline::CudaSpec{}) return {};
+  if (!config.is_cuda_given) return {};
   return {"model.cuda"};
 }
 
 std::vector<std::string> unused_settings(const pipeline::Engine& engine,
                                          const std::vector<std::string>& card_settings) {
-  return engine.backend() == pipeline::Backend::kCpu ? card_settings : std::vector<std::string>{};
+  if (engine.backend() != pipeline::Backend::kCpu) return {};
+  std::vector<std::string> settings = card_settings;
+  // A rehearsal that does not happen is not to look survived.
+  constexpr const char* kInjected = "HALOTAP_INJECT_DEVICE_FAILURE";
+  const char* injected = std::getenv(kInjected);
+  if (injected != nullptr && *injected != '\0') settings.emplace_back(kInjected);
+  return settings;
 }
 
 std::string describe_choice(const pipeline::Engine& engine, const std::vector<std::string>& card_settings) {

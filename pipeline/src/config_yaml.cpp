@@ -117,7 +117,10 @@ PipelineConfig load_pipeline_config(const std::filesystem::path& file, const std
   if (const auto fallback = model.optional("fallback")) {
     config.fallback = fallback->word({Fallback::kCpu, Fallback::kNone});
   }
-  if (const auto cuda = model.optional("cuda")) config.cuda = read_cuda(cuda->map());
+  if (const auto cuda = model.optional("cuda")) {
+    config.cuda = read_cuda(cuda->map());
+    config.is_cuda_given = true;
+  }
   model.refuse_unknown_keys();
 
   if (const auto frames = root.optional("chunk_frames")) config.chunk_frames = frames->integer(1, kMaxChunkFrames);

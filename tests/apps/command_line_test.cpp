@@ -189,8 +189,13 @@ TEST(CommandLine, AFailureThatNobodyCanInjectIsBadUsageWhateverTheBackend) {
     }
     EXPECT_EQ(run_halotap({"inspect", model}, {.card = card}).exit_code, 2);
   }
+  // A rehearsal that does not happen is not to look survived.
+  setenv("HALOTAP_INJECT_DEVICE_FAILURE", "error:2", 1);
+  const Outcome unused = run_halotap({"replay", "--model", model, "--input", golden("stack_same", "x.npy"), "--output",
+                                      folder.file("y.npy"), "--backend", "cpu"});
+  EXPECT_NE(unused.err.find("; not used: HALOTAP_INJECT_DEVICE_FAILURE\n"), std::string::npos) << unused.err;
   unsetenv("HALOTAP_INJECT_DEVICE_FAILURE");
-  EXPECT_EQ(folder.entries(), 0u);
+  EXPECT_EQ(folder.entries(), 1u);
 }
 
 TEST(CommandLine, AResultThatCannotBePrintedIsAnError) {

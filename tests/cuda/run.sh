@@ -48,6 +48,11 @@ run_tests() {
 # One run of a tool over the tests that a filter names is one check.
 sanitize() {
   local tool=$1 program=$2 filter=$3 status=0 start=$SECONDS
+  if ! command -v compute-sanitizer >/dev/null; then
+    failed=$((failed + 1))
+    say "$tool $program: failed, there is no compute-sanitizer"
+    return
+  fi
   # Blocking launches: what a tool adds to them would look like a card that does not answer.
   CUDA_LAUNCH_BLOCKING=1 timeout 120 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
     "$build/bin/$program" --gtest_brief=1 --gtest_filter="$filter" >"$log" 2>&1 || status=$?
@@ -112,6 +117,10 @@ rehearse_failures() {
   rm -r "$out"
 }
 
+if ! nvidia-smi -L 2>/dev/null | grep -q GPU; then
+  say "no card: nvidia-smi lists none"
+  exit 2
+fi
 say "configuring and building in $build"
 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DHALOTAP_CUDA=ON -DHALOTAP_TESTS=ON >"$log" 2>&1 ||
   { cat "$log"; exit 1; }

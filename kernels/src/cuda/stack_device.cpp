@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cstddef>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +28,11 @@ class StackPassDevice final : public PassDevice {
       // It keeps the processors of a second team only where a chunk may be split between two.
       if (room_.clusters_of_two > 0 && plan.splits(size_of(shape.step_frames), 1, false, 1)) args_.teams = 2;
       room_.clusters = args_.teams == 2 ? room_.clusters_of_two : room_.clusters;
-      room_.clusters = static_cast<int>(std::min<std::int64_t>(room_.clusters, spec.resident_clusters));
+      if (spec.resident_clusters > room_.clusters) {
+        throw std::invalid_argument("resident_clusters: expected at most " + std::to_string(room_.clusters) +
+                                    " on this card, got " + std::to_string(spec.resident_clusters));
+      }
+      room_.clusters = static_cast<int>(spec.resident_clusters);
     }
     const std::vector<std::byte> images = pack_stack(stack, plan);
     d_images_ = allocate_on_device<std::byte>(std::ssize(images));

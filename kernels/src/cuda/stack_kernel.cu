@@ -308,7 +308,7 @@ __device__ __forceinline__ void fetch_halos(const Block& block, const TileOfItem
   const int quad = thread % 4;
   for (int item = 0; item < tile.items; ++item) {
     const StackEntry& entry = block.s_entries[item];
-    const int oldest = static_cast<int>(entry.received) - halo_frames;
+    const int oldest = static_cast<int>(static_cast<std::uint32_t>(entry.received) - halo_frames);
     char* s_halo = s_window + item * item_bytes + 16 * quad;
     float* d_ring =
         block.args.d_state + 4 * quad +

@@ -51,6 +51,7 @@ struct PipelineConfig {
   Precision precision = Precision::kFp32;
   Fallback fallback = Fallback::kCpu;
   CudaSpec cuda = {};
+  bool is_cuda_given = false;      // whether the file has the key
   std::int64_t chunk_frames = 64;  // frames, 1 to kMaxChunkFrames (pipeline.hpp)
   double ring_capacity_ms = 500;   // milliseconds, > 0, at most an hour
   OnFull on_full = OnFull::kDropNewest;
