@@ -69,9 +69,9 @@ TEST(Inspect, TellsWithoutACardWhetherOneKernelRunsTheStack) {
 TEST(Inspect, AlignsTheLayerTable) {
   const Outcome outcome = run_halotap({"inspect", golden("stack_mixed", "model.yaml")});
   EXPECT_EQ(outcome.exit_code, 0);
-  const std::size_t table = outcome.out.find("layer ");
+  const std::size_t table = outcome.out.find("\nlayer ");
   ASSERT_NE(table, std::string::npos) << outcome.out;
-  std::istringstream lines(outcome.out.substr(table));
+  std::istringstream lines(outcome.out.substr(table + 1));
   std::vector<std::size_t> widths;
   for (std::string line; std::getline(lines, line);) widths.push_back(line.size());
   ASSERT_EQ(widths.size(), 5u);
