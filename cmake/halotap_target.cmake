@@ -24,3 +24,16 @@ function(halotap_target_options target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${flags}>)
   target_link_options(${target} PRIVATE ${flags})
 endfunction()
+
+# halotap_add_program_with_card(<name> <library> <sources...>): a program with passes on the host in the place of a card,
+# for tests of what it does when a card fails.
+function(halotap_add_program_with_card name library)
+  add_executable(${name} ${ARGN}
+    ${PROJECT_SOURCE_DIR}/tests/kernels/cuda/host_pass_device.cpp
+    ${PROJECT_SOURCE_DIR}/tests/pipeline/host_card.cpp
+  )
+  target_link_libraries(${name} PRIVATE ${library})
+  target_include_directories(${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/kernels/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/tests/kernels)
+  halotap_target_options(${name})
+endfunction()

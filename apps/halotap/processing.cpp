@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 
 #include "halotap/io/endpoint.hpp"
 #include "halotap/io/session_ledger.hpp"
@@ -253,9 +252,7 @@ std::vector<std::string> unused_settings(const pipeline::Engine& engine,
   if (engine.backend() != pipeline::Backend::kCpu) return {};
   std::vector<std::string> settings = card_settings;
   // A rehearsal that does not happen is not to look survived.
-  constexpr const char* kInjected = "HALOTAP_INJECT_DEVICE_FAILURE";
-  const char* injected = std::getenv(kInjected);
-  if (injected != nullptr && *injected != '\0') settings.emplace_back(kInjected);
+  if (kernels::check_injected_failure()) settings.emplace_back("HALOTAP_INJECT_DEVICE_FAILURE");
   return settings;
 }
 

@@ -149,28 +149,27 @@ TEST(CommandLine, ControlCharactersOfAFileNameDoNotReachTheTerminal) {
   EXPECT_EQ(outcome.err.find('\033'), std::string::npos);
 }
 
-TEST(CommandLine, AMissingBackendIsADeviceFailure) {
+// A replay that finds no card, whatever this machine has, and must leave no file.
+Outcome replay_without_card(const std::string& option, const std::string& value) {
   test::ScratchFolder folder;
-  setenv("CUDA_VISIBLE_DEVICES", "", 1);  // the program shall find no card, whatever this machine has
-  const Outcome outcome =
-      run_halotap({"replay", "--model", golden("stack_same", "model.yaml"), "--input", golden("stack_same", "x.npy"),
-                   "--output", folder.file("y.npy"), "--backend", "cuda"});
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  Outcome outcome = run_halotap({"replay", "--model", golden("stack_same", "model.yaml"), "--input",
+                                 golden("stack_same", "x.npy"), "--output", folder.file("y.npy"), option, value});
   unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(folder.entries(), 0u);
+  return outcome;
+}
+
+TEST(CommandLine, AMissingBackendIsADeviceFailure) {
+  const Outcome outcome = replay_without_card("--backend", "cuda");
   EXPECT_EQ(outcome.exit_code, 3);
   expect_one_message(outcome, "backend cuda: ");
-  EXPECT_EQ(folder.entries(), 0u);
 }
 
 TEST(CommandLine, APrecisionThatWantsACardSaysSoAndWhyThereIsNone) {
-  test::ScratchFolder folder;
-  setenv("CUDA_VISIBLE_DEVICES", "", 1);  // the program shall find no card, whatever this machine has
-  const Outcome outcome =
-      run_halotap({"replay", "--model", golden("stack_same", "model.yaml"), "--input", golden("stack_same", "x.npy"),
-                   "--output", folder.file("y.npy"), "--precision", "bf16"});
-  unsetenv("CUDA_VISIBLE_DEVICES");
+  const Outcome outcome = replay_without_card("--precision", "bf16");
   EXPECT_EQ(outcome.exit_code, 2);
   expect_one_message(outcome, "precision: expected fp32 without a card, got bf16: backend cuda: ");
-  EXPECT_EQ(folder.entries(), 0u);
 }
 
 TEST(CommandLine, AFailureThatNobodyCanInjectIsBadUsageWhateverTheBackend) {

@@ -83,8 +83,11 @@ std::unique_ptr<PassDevice> with_injected_failure(std::unique_ptr<PassDevice> de
 
 namespace halotap::kernels {
 
-void check_injected_failure() {
-  if (const char* text = std::getenv(cuda::kInjectedFailure)) cuda::parse(text);
+bool check_injected_failure() {
+  const char* text = std::getenv(cuda::kInjectedFailure);
+  if (text == nullptr) return false;
+  cuda::parse(text);
+  return true;
 }
 
 }  // namespace halotap::kernels

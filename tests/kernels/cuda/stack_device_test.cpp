@@ -213,6 +213,12 @@ TEST_F(CudaStack, KeepsResidentClustersInStepThatAPassHasNothingFor) {
   EXPECT_EQ(run(*resident, *stack, 0, input, frames, 1), run(*launched, *stack, 0, input, frames, 1));
 }
 
+TEST_F(CudaStack, RefusesMoreResidentClustersThanTheCardHas) {
+  ExecutorSpec spec = spec_of(1, 16, CudaInvocation::kResident);
+  spec.resident_clusters = 1 << 19;
+  EXPECT_THROW(make_cuda_executor(deep_stack(2), spec), std::invalid_argument);
+}
+
 TEST_F(CudaStack, RunsSeveralResidentStacksBesideEachOther) {
   // Each is made, and freed, while others' kernels run.
   const auto stack = deep_stack(2);

@@ -123,9 +123,10 @@ class Executor {
 
   // Zeroed memory of the host for `count` samples, from a page's beginning on, for as long as the executor lives: also
   // once its device has failed. What a backend brings to a device it takes from there, and puts there, without a copy
-  // on the way, where a view's frames lie side by side; one kernel a stack copies nevertheless. Once failure() says that a device has not answered, that device
-  // writes nothing there but what it was writing just then. Throws std::bad_alloc, for what no memory holds too
-  // (kMostSamples), and BackendUnavailable when a device refuses. [control]
+  // on the way, where a view's frames lie side by side; one kernel a stack copies nevertheless. Once failure() says
+  // that a device has not answered, that device writes nothing there but what it was writing just then. Throws
+  // std::bad_alloc, for what no memory holds too (kMostSamples), and BackendUnavailable when a device refuses.
+  // [control]
   static constexpr std::int64_t kMostSamples = std::int64_t{1} << 40;
   virtual float* allocate_samples(std::int64_t count);
 
@@ -163,8 +164,9 @@ std::unique_ptr<Executor> make_cpu_executor(std::shared_ptr<const Stack> stack, 
 // (error:N, hang:N) makes its pass N fail, so that failure can be rehearsed. [control]
 std::unique_ptr<Executor> make_cuda_executor(std::shared_ptr<const Stack> stack, const ExecutorSpec& spec);
 
-// Throws std::invalid_argument where that variable has another value, in every build and without a device: who asked
-// for a failure is not to take an executor that has none for one that survived it. [control]
-void check_injected_failure();
+// Whether that variable asks for a failure. Throws std::invalid_argument where it has another value, in every build and
+// without a device: who asked for a failure is not to take an executor that has none for one that survived it.
+// [control]
+bool check_injected_failure();
 
 }  // namespace halotap::kernels
