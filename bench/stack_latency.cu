@@ -1,7 +1,9 @@
 // Times a stack's way to the card and back, chunk after chunk, by the host's clock around Executor::process:
 //
 //     stack_latency [--calls N] [--streams N] [--layers N] [--channels N] [--kernel N] [--chunk N]... [--as WAY]...
+//                   [--samples executor|caller]
 //
+// Samples are in memory of Executor::allocate_samples, which the card reads and writes where it is, or in the caller's.
 // For each chunk and each WAY (resident, launched, layers; else all of them) a chunk of every stream in one call, and
 // how many frames a second that makes. For one stream, beside it, what no stack can beat: a kernel that copies as many
 // bytes from and to the host's memory, launched, and staying and waiting for a word; and the longest gaps of a loop
@@ -44,6 +46,7 @@ struct Options {
   std::int64_t kernel_size = 5;
   std::vector<std::int64_t> chunks;
   std::vector<CudaInvocation> ways;
+  bool in_place = true;
 };
 
 constexpr CudaInvocation kWays[] = {CudaInvocation::kResident, CudaInvocation::kLaunch, CudaInvocation::kLayers};
@@ -124,15 +127,17 @@ void time_stack(const Options& options, std::int64_t chunk_frames, CudaInvocatio
   std::mt19937_64 random(2);
   std::normal_distribution<float> normal;
   const std::int64_t floats = options.channels * chunk_frames;
-  std::vector<float> input(static_cast<std::size_t>(options.streams * floats));
-  for (float& sample : input) sample = normal(random);
-  std::vector<float> output(input.size());
+  const std::int64_t count = options.streams * floats;
+  std::vector<float> of_caller(options.in_place ? 0 : static_cast<std::size_t>(2 * count));
+  float* const input = options.in_place ? executor->allocate_samples(2 * count) : of_caller.data();
+  float* const output = input + count;
+  std::generate_n(input, count, [&] { return normal(random); });
   std::vector<SlotChunk> chunks;
   for (std::int64_t slot = 0; slot < options.streams; ++slot) {
     executor->reset(slot, {});
     chunks.push_back(
-        {slot, halotap::kernels::planar<const float>(input.data() + slot * floats, options.channels, chunk_frames),
-         halotap::kernels::planar(output.data() + slot * floats, options.channels, chunk_frames), 0});
+        {slot, halotap::kernels::planar<const float>(input + slot * floats, options.channels, chunk_frames),
+         halotap::kernels::planar(output + slot * floats, options.channels, chunk_frames), 0});
   }
   time_calls(name_of(invocation), chunk_frames, options.calls, options.streams * chunk_frames, [&] {
     executor->process(chunks, 0);
@@ -255,6 +260,11 @@ Options parse(char** arguments) {
       });
       if (way == std::end(kWays)) throw std::invalid_argument("--as: expected resident, launched or layers");
       options.ways.push_back(*way);
+    } else if (option == "--samples") {
+      if (value == nullptr || (std::strcmp(value, "executor") != 0 && std::strcmp(value, "caller") != 0)) {
+        throw std::invalid_argument("--samples: expected executor or caller");
+      }
+      options.in_place = std::strcmp(value, "executor") == 0;
     } else {
       throw std::invalid_argument("unknown option " + option);
     }

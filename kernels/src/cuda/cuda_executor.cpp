@@ -109,12 +109,7 @@ class CudaPassDevice final : public PassDevice {
 
   float* allocate_samples(std::int64_t count) override {
     const CurrentDevice current(device_);
-    // CUDA's begins where it likes.
-    constexpr std::size_t kPageBytes = 4096;
-    const auto page_floats = static_cast<std::int64_t>(kPageBytes / sizeof(float));
-    void* memory = samples_.emplace_back(allocate_pinned<float>(count + page_floats)).get();
-    std::size_t room = static_cast<std::size_t>(count + page_floats) * sizeof(float);
-    return static_cast<float*>(std::align(kPageBytes, static_cast<std::size_t>(count) * sizeof(float), memory, room));
+    return samples_.allocate(count);
   }
 
   std::int64_t lockstep_items() const noexcept override { return arrays_.group > 0 ? kLeastLockstepItems : 0; }
@@ -331,7 +326,7 @@ class CudaPassDevice final : public PassDevice {
   PinnedArray<float> output_;
   DeviceArray<int> d_given_up_;
   PinnedArray<int> one_;
-  std::vector<PinnedArray<float>> samples_;
+  PinnedSamples samples_;
   PassArrays arrays_;
   std::int64_t input_floats_ = 0;   // an item
   std::int64_t output_floats_ = 0;  // an item

@@ -3,10 +3,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace halotap::kernels::cuda {
 
@@ -59,6 +61,22 @@ PinnedArray<T> allocate_pinned(std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) array[static_cast<std::size_t>(i)] = T{};
   return array;
 }
+
+// Samples in host memory as allocate_pinned's, which begin with a page, unlike CUDA's own.
+class PinnedSamples {
+ public:
+  // Throws as `require`. [control]
+  float* allocate(std::int64_t count) {
+    constexpr std::size_t kPageBytes = 4096;
+    const auto page_floats = static_cast<std::int64_t>(kPageBytes / sizeof(float));
+    void* memory = samples_.emplace_back(allocate_pinned<float>(count + page_floats)).get();
+    std::size_t room = static_cast<std::size_t>(count + page_floats) * sizeof(float);
+    return static_cast<float*>(std::align(kPageBytes, static_cast<std::size_t>(count) * sizeof(float), memory, room));
+  }
+
+ private:
+  std::vector<PinnedArray<float>> samples_;
+};
 
 struct StreamDestroy {
   void operator()(cudaStream_t stream) const noexcept { cudaStreamDestroy(stream); }

@@ -1,6 +1,7 @@
 #include "cuda/stack_device.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -44,20 +45,20 @@ class StackPassDevice final : public PassDevice {
     frames_to_hold_ = allocate_pinned<float>(shape.max_items * plan.in_channels);
     output_ = allocate_pinned<float>(shape.max_items * plan.out_channels * shape.out_stride);
     done_ = allocate_pinned<std::uint32_t>(std::int64_t{2} * room_.clusters * StackTile::kMostBlocks);
-    mailbox_ = allocate_pinned<std::uint64_t>(1);
+    out_words_ = allocate_pinned<TaggedWord>(std::int64_t{plan.blocks} * StackTile::kBlockChannels);
+    in_words_ = allocate_pinned<TaggedWord>(std::int64_t{plan.blocks} * StackTile::kBlockChannels);
+    mailbox_ = allocate_pinned<TaggedWord>(kEntryWords);
     gone_ = allocate_pinned<std::uint32_t>(room_.clusters);
 
     args_.plan = plan;
     args_.d_image = d_images_.get();
     args_.d_state = d_state_.get();
     args_.entries = entries_.get();
-    args_.input = input_.get();
     args_.frames_to_hold = frames_to_hold_.get();
-    args_.output = output_.get();
     args_.done = done_.get();
-    args_.in_stride = static_cast<std::int32_t>(shape.in_stride);
-    args_.out_stride = static_cast<std::int32_t>(shape.out_stride);
+    args_.out_words = out_words_.get();
     args_.mailbox = mailbox_.get();
+    args_.in_words = in_words_.get();
     args_.gone = gone_.get();
     args_.d_done = d_done_.get();
     args_.idle_ns = life.idle_ns;
@@ -67,14 +68,24 @@ class StackPassDevice final : public PassDevice {
     require(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
     if (is_resident()) require(start_resident(), "cudaLaunchKernelExC");
     // The first launch takes longer than others. Slot 0 counts as fresh until a stream has run.
-    const PassEntry warm_up{.frames = 1, .fresh = true, .held = true, .start_hold = true};
+    const PassEntry warm_up{.frames = 1,
+                            .fresh = true,
+                            .held = true,
+                            .start_hold = true,
+                            .input = input(0),
+                            .output = output(0),
+                            .in_stride = shape.in_stride,
+                            .out_stride = shape.out_stride};
     if (!run({&warm_up, 1})) throw BackendUnavailable("backend cuda: the first run failed: " + std::string(failure_));
   }
 
   ~StackPassDevice() override {
     const CurrentDevice current(device_);
     // An epoch that no kernel has ends the one that runs.
-    if (is_resident()) post(StackCommand::pack(sequence_, next_epoch(), false, 0, 0));
+    if (is_resident()) {
+      args_.entry.command = StackCommand::pack(sequence_, next_epoch(), false, 0, 0);
+      post(args_.entry);
+    }
     cudaStreamSynchronize(stream_.get());
   }
 
@@ -88,6 +99,11 @@ class StackPassDevice final : public PassDevice {
     return output_.get() + item * args_.plan.out_channels * shape_.out_stride;
   }
 
+  float* allocate_samples(std::int64_t count) override {
+    const CurrentDevice current(device_);
+    return samples_.allocate(count);
+  }
+
   bool run(std::span<const PassEntry> entries) noexcept override {
     if (failure_ != nullptr) return false;
     std::int64_t most_frames = 1;
@@ -97,16 +113,23 @@ class StackPassDevice final : public PassDevice {
       most_frames = std::max(most_frames, entry.frames);
       holds = holds || entry.start_hold;
       // What a stream that starts to hold has before is made by the same pass.
+      const bool is_fresh = entry.fresh && !entry.start_hold;
       entries_[i] = {.received = entry.received,
                      .end = entry.end,
+                     .input = entry.input,
+                     .output = entry.output,
+                     .in_stride = entry.in_stride,
+                     .out_stride = entry.out_stride,
                      .slot = static_cast<std::int32_t>(entry.slot),
-                     .frames = static_cast<std::int32_t>(entry.frames),
-                     .fresh = entry.fresh && !entry.start_hold ? 1 : 0,
-                     .hold = (entry.held ? StackEntry::kHeld : 0) | (entry.start_hold ? StackEntry::kStartHold : 0)};
+                     .frames = static_cast<std::int16_t>(entry.frames),
+                     .flags = static_cast<std::int16_t>((is_fresh ? StackEntry::kFresh : 0) |
+                                                        (entry.held ? StackEntry::kHeld : 0) |
+                                                        (entry.start_hold ? StackEntry::kStartHold : 0))};
     }
     const int size = size_of(most_frames);
     const int count = static_cast<int>(entries.size());
-    command_ = StackCommand::pack(++sequence_, epoch_, holds, size, count);
+    args_.entry = entries_[0];
+    args_.entry.command = StackCommand::pack(++sequence_, epoch_, holds, size, count);
     int clusters = room_.clusters;
     if (!is_resident()) {
       args_.teams = args_.plan.splits(size, count, holds, room_.clusters_of_two) ? 2 : 1;
@@ -114,12 +137,12 @@ class StackPassDevice final : public PassDevice {
     }
 
     error_ = cudaSuccess;
+    words_there_ = 0;
     if (is_resident()) {
-      post(command_);
+      if (is_single()) post_words(entries[0]);
+      post(args_.entry);
     } else {
       const CurrentDevice current(device_);
-      args_.command = command_;
-      args_.entry = entries_[0];
       error_ = launch_stack(args_, false, clusters, stream_.get());
     }
     const std::int64_t limit_ns = answer_limit_ns(shape_, entries);
@@ -135,8 +158,11 @@ class StackPassDevice final : public PassDevice {
       failure_ = silence_.text(limit_ns);
     } else if (error_ != cudaSuccess) {
       failure_ = cudaGetErrorString(error_);
-    } else if (is_resident() && spec_.now_ns != nullptr && is_old()) {
-      if (const cudaError_t error = start_resident(); error != cudaSuccess) failure_ = cudaGetErrorString(error);
+    } else {
+      if (is_single()) take_words(entries[0]);
+      if (is_resident() && spec_.now_ns != nullptr && is_old()) {
+        if (const cudaError_t error = start_resident(); error != cudaSuccess) failure_ = cudaGetErrorString(error);
+      }
     }
     return failure_ == nullptr;
   }
@@ -157,13 +183,44 @@ class StackPassDevice final : public PassDevice {
 
   std::uint32_t next_epoch() const { return epoch_ % StackCommand::kMostEpoch + 1; }
 
-  // What was written before is there when the device reads the word.
-  void post(std::uint64_t command) noexcept {
-    std::atomic_ref<std::uint64_t>(mailbox_[0]).store(command, std::memory_order_release);
+  bool is_single() const { return StackCommand::is_single(args_.entry.command); }
+
+  // What was written before is there when the device has read the last word.
+  void post(const StackEntry& entry) noexcept {
+    const auto words = std::bit_cast<std::array<std::uint32_t, kEntryWords>>(entry);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      std::atomic_ref<TaggedWord>(mailbox_[i]).store(tagged(words[i], sequence_), std::memory_order_release);
+    }
   }
 
-  // Whether all blocks have said so: the results are then in memory. [worker]
+  // The input of a single pass.
+  void post_words(const PassEntry& entry) noexcept {
+    const std::int64_t words = std::int64_t{args_.plan.layers[0].in_blocks} * StackTile::kBlockChannels;
+    for (std::int64_t c = 0; c < words; ++c) {
+      const float sample = c < args_.plan.in_channels ? entry.input[c * entry.in_stride] : 0.0f;
+      std::atomic_ref<TaggedWord>(in_words_[static_cast<std::size_t>(c)])
+          .store(tagged(std::bit_cast<std::uint32_t>(sample), sequence_), std::memory_order_relaxed);
+    }
+  }
+
+  // And its output.
+  void take_words(const PassEntry& entry) noexcept {
+    for (std::int64_t c = 0; c < args_.plan.out_channels; ++c) {
+      std::atomic_ref<TaggedWord> word(out_words_[static_cast<std::size_t>(c)]);
+      entry.output[c * entry.out_stride] =
+          std::bit_cast<float>(static_cast<std::uint32_t>(word.load(std::memory_order_relaxed)));
+    }
+  }
+
+  // Whether the results are in memory: all blocks have said so, or all words of a single pass have come. [worker]
   bool has_run(int clusters) noexcept {
+    if (is_single()) {
+      for (; words_there_ < args_.plan.out_channels; ++words_there_) {
+        std::atomic_ref<TaggedWord> word(out_words_[static_cast<std::size_t>(words_there_)]);
+        if (tag_of(word.load(std::memory_order_relaxed)) != sequence_) return false;
+      }
+      return true;
+    }
     for (int team = 0; team < clusters * args_.teams; ++team) {
       for (int block = 0; block < args_.plan.blocks; ++block) {
         std::uint32_t& word = done_[static_cast<std::size_t>(team * StackTile::kMostBlocks + block)];
@@ -193,10 +250,10 @@ class StackPassDevice final : public PassDevice {
   cudaError_t start_resident() noexcept {
     const CurrentDevice current(device_);
     epoch_ = next_epoch();
-    const std::uint64_t last = command_;
-    command_ = StackCommand::pack(sequence_, epoch_, StackCommand::holds(last), StackCommand::size(last),
-                                  StackCommand::count(last));
-    post(command_);
+    const std::uint64_t last = args_.entry.command;
+    args_.entry.command = StackCommand::pack(sequence_, epoch_, StackCommand::holds(last), StackCommand::size(last),
+                                             StackCommand::count(last));
+    post(args_.entry);
     args_.epoch = epoch_;
     if (spec_.now_ns != nullptr) started_ns_ = spec_.now_ns();
     return launch_stack(args_, true, room_.clusters, stream_.get());
@@ -216,12 +273,15 @@ class StackPassDevice final : public PassDevice {
   PinnedArray<float> frames_to_hold_;
   PinnedArray<float> output_;
   PinnedArray<std::uint32_t> done_;
-  PinnedArray<std::uint64_t> mailbox_;
+  PinnedArray<TaggedWord> out_words_;
+  PinnedArray<TaggedWord> in_words_;
+  PinnedArray<TaggedWord> mailbox_;
   PinnedArray<std::uint32_t> gone_;
-  StackArgs args_;
-  std::uint32_t sequence_ = 0;  // of the last pass
-  std::uint32_t epoch_ = 0;     // of the resident kernel
-  std::uint64_t command_ = 0;   // the last pass
+  PinnedSamples samples_;
+  StackArgs args_;                // with the last pass
+  std::uint32_t sequence_ = 0;    // of the last pass
+  std::uint32_t epoch_ = 0;       // of the resident kernel
+  std::int32_t words_there_ = 0;  // of a single pass's output, so far
   std::int64_t started_ns_ = 0;
   cudaError_t error_ = cudaSuccess;
   bool is_silent_ = false;

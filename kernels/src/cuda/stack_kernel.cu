@@ -8,15 +8,16 @@
 //
 //     grid   (clusters * teams * plan.blocks)   a team has the whole stack, and takes every so many-th tile: up to 64
 //                                               columns, items side by side; or two teams share an item's frames
-//     block  512 threads                        256 compute: one, two or four channels of a column, of 16, 32 or 64
-//                                               columns; 256 multiply: a warp the partial sums for a block
+//     block  512 threads                        256 compute: a channel of a column each, of 16 columns, a part of the
+//                                               tile, at a time; 256 multiply: a warp the partial sums for a block
 //
-// A layer, in each block:
+// A step, a part of a layer, in each block:
 //   compute   partial sums of the block's channels, out of all blocks, arrive -> y, into the layer's window (with its
 //             halo); sums over taps, activation, scaling, splitting -> operands
 //   multiply  the operands with the columns of the mix for one block, to which the partial sums are sent
+// Both go on at the same time, a step apart, and while a part's partial sums are on their way, the others are computed.
 //
-// Shared memory: the plan's, 221 KiB, and 6 KiB beside. 128 registers. Bytes a pass: inputs and outputs once, from and
+// Shared memory: the plan's, 217 KiB, and 10 KiB beside. 128 registers. Bytes a pass: inputs and outputs once, from and
 // to the host; halos read, new frames of them written. A layer moves 64 bytes a column from each block to each other,
 // and a processor sends and receives 16 in a cycle.
 #include <cuda_runtime.h>
@@ -53,12 +54,6 @@ __device__ __forceinline__ std::uint32_t cluster_count() {
   asm("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
   return count;
 }
-
-// As many samples as a thread has channels, 1, 2 or 4, side by side.
-template <int kChannels>
-struct Samples {
-  float of[kChannels];
-};
 
 // threadIdx.x, read where it is asked for: what follows from it, kept from tile to tile, takes more registers than
 // there are.
@@ -100,6 +95,21 @@ __device__ __forceinline__ void barrier_wait(std::uint32_t barrier, std::uint32_
         : "memory");
   }
 }
+__device__ __forceinline__ bool barrier_has_passed(std::uint32_t barrier, std::uint32_t parity) {
+  std::uint32_t done;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+// All threads that compute.
+__device__ __forceinline__ void barrier_of_computing() {
+  asm volatile("bar.sync 2, %0;" ::"n"(Tile::kComputingThreads) : "memory");
+}
 // __syncthreads for threads that come to it in different places.
 __device__ __forceinline__ void barrier_of_all() { asm volatile("bar.sync 1, %0;" ::"n"(Tile::kThreads) : "memory"); }
 // 16 bytes into any block's shared memory, counted by a barrier there.
@@ -138,6 +148,28 @@ __device__ __forceinline__ void tell_host(std::uint32_t* word, std::uint32_t val
   // What the block's threads wrote before their last barrier comes first.
   asm volatile("fence.acq_rel.sys;\nst.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
 }
+
+// Two words that the host tags, and one that it looks for. Each is whole by itself; what the host wrote before the last
+// one of a pass is there for who has seen it.
+struct TaggedPair {
+  TaggedWord first;
+  TaggedWord second;
+
+  __device__ __forceinline__ bool is_of(std::uint32_t sequence) const {
+    return tag_of(first) == sequence && tag_of(second) == sequence;
+  }
+};
+__device__ __forceinline__ TaggedPair load_pair(const TaggedWord* address) {
+  TaggedPair pair;
+  asm volatile("ld.acquire.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(pair.first), "=l"(pair.second)
+               : "l"(address)
+               : "memory");
+  return pair;
+}
+__device__ __forceinline__ void store_word(TaggedWord* address, TaggedWord word) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
+}
 __device__ __forceinline__ std::uint64_t nanoseconds() {
   std::uint64_t time;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
@@ -175,79 +207,51 @@ __device__ __forceinline__ void multiply(float (&sums)[4], const uint4& a, std::
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
-template <int kChannels>
-__device__ __forceinline__ Samples<kChannels> load_samples(const char* s_address) {
-  if constexpr (kChannels == 4) {
-    const float4 samples = *reinterpret_cast<const float4*>(s_address);
-    return {samples.x, samples.y, samples.z, samples.w};
-  } else if constexpr (kChannels == 2) {
-    const float2 samples = *reinterpret_cast<const float2*>(s_address);
-    return {samples.x, samples.y};
-  } else {
-    return {*reinterpret_cast<const float*>(s_address)};
-  }
-}
-template <int kChannels>
-__device__ __forceinline__ void store_samples(void* address, const Samples<kChannels>& samples) {
-  if constexpr (kChannels == 4) {
-    *static_cast<float4*>(address) = make_float4(samples.of[0], samples.of[1], samples.of[2], samples.of[3]);
-  } else if constexpr (kChannels == 2) {
-    *static_cast<float2*>(address) = make_float2(samples.of[0], samples.of[1]);
-  } else {
-    *static_cast<float*>(address) = samples.of[0];
-  }
-}
-
-template <int kChannels>
-__device__ __forceinline__ void add(Samples<kChannels>& sum, const Samples<kChannels>& samples) {
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) sum.of[i] += samples.of[i];
+__device__ __forceinline__ float load_sample(const char* s_address) {
+  return *reinterpret_cast<const float*>(s_address);
 }
 
 // A thread's taps: in registers where the kernel size is compiled, else read in a loop.
-template <int kTaps, int kChannels>
+template <int kTaps>
 struct ThreadTaps {
-  Samples<kChannels> taps[kTaps > 0 ? kTaps : 1];
-  Samples<kChannels> bias;
+  float taps[kTaps > 0 ? kTaps : 1];
+  float bias;
 
   __device__ __forceinline__ ThreadTaps(const char* s_taps, int count) {
 #pragma unroll
-    for (int k = 0; k < kTaps; ++k) taps[k] = load_samples<kChannels>(s_taps + k * Tile::kRowBytes);
-    bias = load_samples<kChannels>(s_taps + (kTaps > 0 ? kTaps : count) * Tile::kRowBytes);
+    for (int k = 0; k < kTaps; ++k) taps[k] = load_sample(s_taps + k * Tile::kRowBytes);
+    bias = load_sample(s_taps + (kTaps > 0 ? kTaps : count) * Tile::kRowBytes);
+  }
+  // The last one, for the newest frame.
+  __device__ __forceinline__ float newest(const char* s_taps, int count) const {
+    return kTaps > 0 ? taps[kTaps > 0 ? kTaps - 1 : 0] : load_sample(s_taps + (count - 1) * Tile::kRowBytes);
   }
 };
 
-template <int kChannels>
-__device__ __forceinline__ void add_tap(Samples<kChannels>& z, const Samples<kChannels>& tap,
-                                        const Samples<kChannels>& x) {
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) z.of[i] = fmaf(tap.of[i], x.of[i], z.of[i]);
-}
-
-// Sums over taps of a thread's channels in one frame, into z. What the last tap reads comes back: the newest frame.
-template <int kTaps, int kChannels>
-__device__ __forceinline__ Samples<kChannels> sum_taps(const ThreadTaps<kTaps, kChannels>& t, const StackLayer& layer,
-                                                       const char* s_taps, const char* s_frame, Samples<kChannels>& z) {
-  z = t.bias;
-  Samples<kChannels> x = {};
+// The sum of a thread's channel in one frame, but for the newest tap.
+template <int kTaps>
+__device__ __forceinline__ float sum_older_taps(const ThreadTaps<kTaps>& t, const StackLayer& layer, const char* s_taps,
+                                                const char* s_frame) {
+  float z = t.bias;
   if constexpr (kTaps > 0) {
-    Samples<kChannels> all[kTaps];
+    float all[kTaps];
 #pragma unroll
-    for (int k = 0; k < kTaps; ++k) all[k] = load_samples<kChannels>(s_frame + k * layer.step_bytes);
+    for (int k = 0; k < kTaps - 1; ++k) all[k] = load_sample(s_frame + k * layer.step_bytes);
 #pragma unroll
-    for (int k = 0; k < kTaps; ++k) add_tap(z, t.taps[k], all[k]);
-    x = all[kTaps - 1];
+    for (int k = 0; k < kTaps - 1; ++k) z = fmaf(t.taps[k], all[k], z);
   } else {
 #pragma unroll 4
-    for (int k = 0; k < layer.taps; ++k) {
-      x = load_samples<kChannels>(s_frame);
-      add_tap(z, load_samples<kChannels>(s_taps), x);
+    for (int k = 0; k < layer.taps - 1; ++k) {
+      z = fmaf(load_sample(s_taps), load_sample(s_frame), z);
       s_frame += layer.step_bytes;
       s_taps += Tile::kRowBytes;
     }
   }
-  return x;
+  return z;
 }
+
+// A step's time is that of its instructions one behind the other, jumps over others included.
+__device__ __forceinline__ bool rarely(bool condition) { return __builtin_expect(condition ? 1 : 0, 0) != 0; }
 
 // Out of line, so that the path of SiLU stays short.
 __device__ __noinline__ float activate_rarely(Activation activation, float z) {
@@ -255,22 +259,40 @@ __device__ __noinline__ float activate_rarely(Activation activation, float z) {
   return z;
 }
 
+// A column of the tile. One behind the tile's last has what that has.
+struct alignas(16) Column {
+  std::int32_t place;      // bytes: in its part's partial sums
+  std::int32_t row;        // bytes: in a window, without halos
+  std::int32_t item;       // of the tile
+  std::int32_t inside;     // whether it belongs to the tile
+  std::int32_t most_lag;   // a layer's frame lies inside the recording when its lag is at most this
+  std::int32_t above_lag;  // and above this
+  std::int32_t from_end;   // frames from this one, which was received, to the end of the item; 0: it was not
+  std::int32_t slot_row;   // its frame's place in rings that are long enough
+};
+
 // One block's view of the tile that it computes, and what lasts from tile to tile.
 struct Block {
   const StackArgs& args;
   char* s_memory;
   StackEntry* s_entries;
+  Column* s_columns;
+  const StackEntry* entry;  // the pass, and its first entry
+  const float* s_words;     // the block's samples of a single pass, if the kernel is resident
   const StackLayer* s_layers;
-  std::uint32_t partials_full;  // the first of two barriers
+  std::uint32_t partials_full;  // the first of one a buffer of partial sums
   std::uint32_t halos_full;     // and of one a layer: of the halo that the leading team sends
   int team;
   int rank;                    // in its team
-  std::uint32_t message = 0;   // messages sent, whoever took part: the next one's buffer is message % 2
-  std::uint32_t parities = 0;  // a bit a barrier: of its next phase
+  std::uint32_t parities = 0;  // a bit a barrier of partial sums: of its next phase
   std::uint32_t halo_parity = 0;
 
   __device__ __forceinline__ const StackPlan& plan() const { return args.plan; }
-  // Two buffers each: partial sums that have come, operands and the inverses of their scales.
+  // Partial sums that have come, a buffer a part, for every other layer; operands, and the inverses of their scales, a
+  // buffer for every other step. Who sends partial sums of a layer has those of the layer before, from blocks that have
+  // read those before these.
+  static constexpr int kBuffers = 2 * Tile::kMostParts;
+  static __device__ __forceinline__ int buffer_of(int layer, int part) { return layer % 2 * Tile::kMostParts + part; }
   __device__ __forceinline__ int buffer_bytes() const { return plan().blocks * Tile::kPartialBytes; }
   __device__ __forceinline__ char* s_partials() const { return s_memory + plan().partials_offset; }
   __device__ __forceinline__ char* s_operands() const { return s_memory + plan().operand_offset; }
@@ -290,6 +312,7 @@ struct TileOfItems {
   bool leads;        // the other team has the frames behind
 
   __device__ __forceinline__ int columns() const { return items << size; }
+  __device__ __forceinline__ int parts() const { return (columns() + Tile::kPartColumns - 1) / Tile::kPartColumns; }
 };
 
 __device__ __forceinline__ char* window_at(const Block& block, const TileOfItems& tile, int place) {
@@ -315,7 +338,7 @@ __device__ __forceinline__ void fetch_halos(const Block& block, const TileOfItem
         ((static_cast<std::int64_t>(entry.slot) * block.plan().blocks + block.rank) * block.plan().ring_rows +
          layer.ring_row) *
             Tile::kBlockChannels;
-    if (entry.fresh == 0) {
+    if ((entry.flags & StackEntry::kFresh) == 0) {
 #pragma unroll 4
       for (int frame = first; frame < halo_frames; frame += step) {
         copy_16(shared_address(s_halo + frame * Tile::kRowBytes),
@@ -332,10 +355,25 @@ __device__ __forceinline__ void fetch_halos(const Block& block, const TileOfItem
   }
 }
 
-// Half an entry a thread. A launch of one item brings it along: it needs not be asked for before its halos are.
-__device__ __forceinline__ int4 load_entries(const StackArgs& args, std::int64_t first, int thread) {
-  if (StackCommand::count(args.command) == 1) return reinterpret_cast<const int4*>(&args.entry)[thread];
-  return load_host(reinterpret_cast<const int4*>(args.entries + first) + thread);
+template <bool kHold>
+__device__ __forceinline__ Column column_of(const Block& block, const TileOfItems& tile, int index) {
+  const int own = min(index, tile.columns() - 1);
+  Column column;
+  column.place = (own - index / Tile::kPartColumns * Tile::kPartColumns) * Tile::kRowBytes;
+  column.row = own * Tile::kRowBytes;
+  column.item = own >> tile.size;
+  column.inside = index == own ? 1 : 0;
+  const StackEntry& entry = block.s_entries[column.item];
+  const int frame = tile.before + (own & ((1 << tile.size) - 1));
+  const std::int64_t time = entry.received + frame;
+  const bool received = kHold ? (entry.flags & StackEntry::kStartHold) != 0 && frame == 0 : frame < entry.frames;
+  constexpr std::int64_t kMostLag = std::int64_t{1} << 30;
+  const bool held = kHold || (entry.flags & StackEntry::kHeld) != 0;
+  column.most_lag = static_cast<std::int32_t>(held ? kMostLag : min(time, kMostLag));
+  column.above_lag = kHold ? -1 : static_cast<std::int32_t>(max(min(time - entry.end, kMostLag), std::int64_t{-1}));
+  column.from_end = index == own && received ? (kHold ? 1 : entry.frames - frame) : 0;
+  column.slot_row = static_cast<std::int32_t>(static_cast<std::uint32_t>(time));
+  return column;
 }
 
 // Brings entries and new frames in. kHold: each stream's frame to hold instead, as its only one and its halo.
@@ -345,9 +383,18 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
   const StackLayer layer = block.s_layers[0];
   char* s_window = window_at(block, tile, 0);
   const int item_bytes = layer.halo_bytes + (Tile::kRowBytes << tile.size);
-  const std::int64_t item_floats = std::int64_t{block.plan().in_channels} * args.in_stride;
   const int first_channel = block.rank * Tile::kBlockChannels;
   const int channels = min(block.plan().in_channels - first_channel, Tile::kBlockChannels);
+  const std::uint64_t command = block.entry->command;
+
+  // A quarter of an entry a thread. An entry alone came along with the command.
+  if (thread < 4 * tile.items) {
+    const bool alone = StackCommand::count(command) == 1;
+    reinterpret_cast<int4*>(block.s_entries)[thread] =
+        alone ? reinterpret_cast<const int4*>(block.entry)[thread]
+              : load_host(reinterpret_cast<const int4*>(args.entries + tile.first) + thread);
+  }
+  __syncthreads();  // entries are there
 
   // A quad of frames of a channel a thread: columns and items of a whole tile are powers of two.
   const int quad_bits = 31 - __clz(tile.most_items) + tile.size - 2;
@@ -357,10 +404,18 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
   const int frame = column & ((1 << tile.size) - 1);
   const bool mine = quads && channel < Tile::kBlockChannels && column < tile.columns();
   float4 samples = {};
-  if (mine && channel < channels && tile.before + frame < args.in_stride) {
-    samples =
-        load_host(reinterpret_cast<const float4*>(args.input + (tile.first + (column >> tile.size)) * item_floats +
-                                                  (first_channel + channel) * args.in_stride + tile.before + frame));
+  if (mine && channel < channels) {
+    const StackEntry& entry = block.s_entries[column >> tile.size];
+    const float* from = entry.input + (first_channel + channel) * entry.in_stride + tile.before + frame;
+    const int left = entry.frames - tile.before - frame;
+    if (left > 0 && reinterpret_cast<std::uintptr_t>(from) % sizeof(float4) == 0) {
+      samples = load_host(reinterpret_cast<const float4*>(from));
+    } else {
+      if (left > 0) samples.x = load_host(from);
+      if (left > 1) samples.y = load_host(from + 1);
+      if (left > 2) samples.z = load_host(from + 2);
+      if (left > 3) samples.w = load_host(from + 3);
+    }
   }
   // Or a sample a thread, of the items' few frames or of those to hold.
   const bool few = !kHold && tile.size < 2;
@@ -369,18 +424,14 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
     const int c = i % Tile::kBlockChannels;
     const int k = i / Tile::kBlockChannels;
     if (c >= channels) return 0.0f;
-    return kHold ? load_host(args.frames_to_hold + (tile.first + k) * block.plan().in_channels + first_channel + c)
-                 : load_host(args.input + (tile.first + (k >> tile.size)) * item_floats +
-                             (first_channel + c) * args.in_stride + (k & ((1 << tile.size) - 1)));
+    if (kHold) return load_host(args.frames_to_hold + (tile.first + k) * block.plan().in_channels + first_channel + c);
+    if (block.s_words != nullptr && StackCommand::is_single(command)) return block.s_words[c];
+    const StackEntry& entry = block.s_entries[k >> tile.size];
+    const int f = k & ((1 << tile.size) - 1);
+    return f < entry.frames ? load_host(entry.input + (first_channel + c) * entry.in_stride + f) : 0.0f;
   };
   float single = 0;
   if ((few || kHold) && thread < most) single = load_single(thread);
-  if (!kHold) {
-    if (thread < 2 * tile.items) {
-      reinterpret_cast<int4*>(block.s_entries)[thread] = load_entries(args, tile.first, thread);
-    }
-  }
-  __syncthreads();  // entries are there
   if (!kHold) {
     // A warp a layer.
     for (int index = thread / 32; index < tile.windows; index += Tile::kWarps) {
@@ -412,270 +463,249 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
       *reinterpret_cast<float*>(s_frame) = kHold || entry.received + f < entry.end ? sample : 0.0f;
     }
   }
+  const int last_column = thread - (Tile::kThreads - Tile::kMostColumns);
+  if (last_column >= 0) block.s_columns[last_column] = column_of<kHold>(block, tile, last_column);
   wait_copies<0>();
-  __syncthreads();  // halos, and layer 0's new frames, are in the windows
+  __syncthreads();  // halos and layer 0's new frames are in the windows, columns are there
 }
 
-// What a computing thread knows of its column and of its own channels.
-struct Column {
-  int place;               // bytes: among partial sums
-  int operand;             // bytes: among operands
-  int channel_bytes;       // among floats of a block's channels
-  int row;                 // bytes: in a window, without halos; a column behind the tile's last reads what that does
-  int item;                // of the tile
-  int frame;               // of the item
-  bool inside;             // belongs to the tile
-  bool real;               // and to a frame that was received
-  std::int32_t most_lag;   // a layer's frame lies inside the recording when its lag is at most this
-  std::int32_t above_lag;  // and above this
+// What gives a thread's sample of a layer's output besides partial sums; loaded before these are waited for.
+struct Finish {
+  std::int32_t in_blocks;
+  Activation after_mix;
+  bool residual;
+  float scale;
+  float bias;
+  float x;  // another one in each part
+
+  __device__ __forceinline__ Finish(const Block& block, const StackLayer& layer, int channel)
+      : in_blocks(layer.in_blocks), after_mix(layer.after_mix), residual(layer.residual_offset >= 0), x(0) {
+    const char* s_rows = block.s_memory + layer.rows_offset + 4 * channel;
+    scale = load_sample(s_rows);
+    bias = load_sample(s_rows + Tile::kRowBytes);
+  }
 };
 
-template <bool kHold, int kChannels>
-__device__ __forceinline__ Column column_of(const Block& block, const TileOfItems& tile, int thread) {
-  const int index = thread * kChannels / Tile::kBlockChannels;
-  const int channel = thread * kChannels % Tile::kBlockChannels;
-  const int own = min(index, tile.columns() - 1);
-  Column column;
-  column.place = 4 * kChannels * thread;
-  column.operand = index / 16 * 2 * Tile::kUnitBytes + (index % 8 * 4 + channel / 4) * 16 + channel % 4 / 2 * 8 +
-                   index / 8 % 2 * 4 + channel % 2 * 2;
-  column.channel_bytes = 4 * channel;
-  column.row = own * Tile::kRowBytes + column.channel_bytes;
-  column.item = own >> tile.size;
-  column.frame = tile.before + (own & ((1 << tile.size) - 1));
-  column.inside = index == own;
-  const StackEntry entry = block.s_entries[column.item];
-  column.real = column.inside &&
-                (kHold ? (entry.hold & StackEntry::kStartHold) != 0 && column.frame == 0 : column.frame < entry.frames);
-  constexpr std::int64_t kMostLag = std::int64_t{1} << 30;
-  column.most_lag = kHold || (entry.hold & StackEntry::kHeld) != 0
-                        ? static_cast<std::int32_t>(kMostLag)
-                        : static_cast<std::int32_t>(min(entry.received + column.frame, kMostLag));
-  column.above_lag =
-      kHold
-          ? -1
-          : static_cast<std::int32_t>(max(min(entry.received + column.frame - entry.end, kMostLag), std::int64_t{-1}));
-  return column;
-}
-
-// The output of a layer, `before`: its partial sums, scaled, biased, activated, and the residual.
-template <int kChannels>
-__device__ __forceinline__ Samples<kChannels> sum_partials(Block& block, const StackLayer& before, const char* s_before,
-                                                           const Column& column) {
-  // Before the wait, as all that can be.
-  const int in_blocks = before.in_blocks;
-  const Activation after_mix = before.after_mix;
-  const bool residual = before.residual_offset >= 0;
-  const std::uint32_t buffer = (block.message + 1) % 2;
-  const char* s_rows = block.s_memory + before.rows_offset + column.channel_bytes;
-  const Samples<kChannels> scale = load_samples<kChannels>(s_rows);
-  const Samples<kChannels> bias = load_samples<kChannels>(s_rows + Tile::kRowBytes);
-  Samples<kChannels> x = {};
-  if (residual) {
-    x = load_samples<kChannels>(s_before + before.residual_offset + column.row + column.item * before.halo_bytes);
-  }
-  const char* s_partials = block.s_partials() + column.place + buffer * block.buffer_bytes();
+// The output: the partial sums in a buffer, scaled, biased, activated, and the residual. Their sum is one of pairs of
+// pairs, with zeros for blocks that there are not.
+__device__ __forceinline__ float sum_partials(Block& block, const Finish& finish, int place, int buffer) {
+  const char* s_partials = block.s_partials() + place + buffer * block.buffer_bytes();
   barrier_wait(block.partials_full + 8 * buffer, block.parities >> buffer & 1);
-  Samples<kChannels> y;
-  if (in_blocks == Tile::kMostBlocks) {
-    Samples<kChannels> partials[Tile::kMostBlocks];
+  float partials[Tile::kMostBlocks];
 #pragma unroll
-    for (int source = 0; source < Tile::kMostBlocks; ++source) {
-      partials[source] = load_samples<kChannels>(s_partials + source * Tile::kPartialBytes);
-    }
-    // In pairs, which are fewer additions behind each other.
-#pragma unroll
-    for (int step = 1; step < Tile::kMostBlocks; step *= 2) {
-#pragma unroll
-      for (int source = 0; source < Tile::kMostBlocks; source += 2 * step) {
-        add(partials[source], partials[source + step]);
-      }
-    }
-    y = partials[0];
-  } else {
-    y = load_samples<kChannels>(s_partials);
-    for (int source = 1; source < in_blocks; ++source) {
-      add(y, load_samples<kChannels>(s_partials + source * Tile::kPartialBytes));
-    }
+  for (int source = 0; source < Tile::kMostBlocks; ++source) {
+    partials[source] = source < finish.in_blocks ? load_sample(s_partials + source * Tile::kPartialBytes) : 0.0f;
   }
 #pragma unroll
-  for (int i = 0; i < kChannels; ++i) y.of[i] = fmaf(y.of[i], scale.of[i], bias.of[i]);
-  if (after_mix != Activation::kIdentity) {
+  for (int step = 1; step < Tile::kMostBlocks; step *= 2) {
 #pragma unroll
-    for (int i = 0; i < kChannels; ++i) y.of[i] = activate_rarely(after_mix, y.of[i]);
+    for (int source = 0; source < Tile::kMostBlocks; source += 2 * step) {
+      partials[source] += partials[source + step];
+    }
   }
-  if (residual) add(y, x);
-  return y;
+  float y = fmaf(partials[0], finish.scale, finish.bias);
+  if (rarely(finish.after_mix != Activation::kIdentity)) y = activate_rarely(finish.after_mix, y);
+  return finish.residual ? y + finish.x : y;
 }
 
-// Activated sums over taps, `z`, scaled and split in two terms, as the matrix instruction's operand. The scale is one
+// An activated sum over taps, `z`, scaled and split in two terms, as the matrix instruction's operand. The scale is one
 // for the frame's 16 channels: the common one if it fits, which two votes tell.
 //
 // The operand of two units, 16 frames, is 16 bytes a lane and term: {k 0, k 1} of frame f, f + 8, {k 2, k 3} of both,
 // with f = lane / 4 and four channels k from 4 * (lane % 4) on.
-template <int kChannels>
-__device__ __forceinline__ void store_operand(Samples<kChannels> z, Activation activation, int lane, char* s_operand,
+__device__ __forceinline__ void store_operand(float z, Activation activation, int lane, char* s_operand,
                                               float* s_inverse) {
-  if (activation == Activation::kSilu) {
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) z.of[i] = scaled_silu_of_log2(z.of[i]);
+  if (rarely(activation != Activation::kSilu)) {
+    if (activation != Activation::kIdentity) z = activate_rarely(activation, z);
+    z *= CommonScale::kScale;
   } else {
-#pragma unroll
-    for (int i = 0; i < kChannels; ++i) {
-      if (activation != Activation::kIdentity) z.of[i] = activate_rarely(activation, z.of[i]);
-      z.of[i] *= CommonScale::kScale;
-    }
+    z = scaled_silu_of_log2(z);
   }
-  float largest = fabsf(z.of[0]);
-#pragma unroll
-  for (int i = 1; i < kChannels; ++i) largest = fmaxf(largest, fabsf(z.of[i]));
-  // fmaxf forgets a NaN: the sum does not. As CommonScale says; from 32752 on, float16 rounds to 2^15.
-  bool below = true;
-#pragma unroll
-  for (int i = 0; i < kChannels; ++i) below = below && fabsf(z.of[i]) < 32752.0f;
-  constexpr int kLanes = Tile::kBlockChannels / kChannels;
-  constexpr std::uint32_t kOneFrame = (1u << kLanes) - 1;
-  constexpr std::uint32_t kFirstLanes = 0xffffffffu / kOneFrame;  // one of each frame
+  float largest = fabsf(z);
+  // As CommonScale says; from 32752 on, float16 rounds to 2^15, and a NaN is not below.
+  const bool below = largest < 32752.0f;
   const std::uint32_t heard = __ballot_sync(0xffffffffu, largest >= 0.125f);
-  std::uint32_t heard_frames = heard;
-#pragma unroll
-  for (int step = 1; step < kLanes; step *= 2) heard_frames |= heard_frames >> step;
   float inverse = 1.0f / CommonScale::kScale;
-  if (__all_sync(0xffffffffu, below) == 0 || (heard_frames & kFirstLanes) != kFirstLanes) {
-    const std::uint32_t frame_lanes = kOneFrame << (lane / kLanes * kLanes);
+  if (rarely(__all_sync(0xffffffffu, below) == 0 || (heard & 0xffffu) == 0 || heard >> 16 == 0)) {
+    const std::uint32_t frame_lanes = 0xffffu << (lane & 16);
     const bool fits = (__ballot_sync(0xffffffffu, !below) & frame_lanes) == 0 && (heard & frame_lanes) != 0;
 #pragma unroll
-    for (int step = 1; step < kLanes; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+    for (int step = 1; step < Tile::kBlockChannels; step *= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+    }
     if (!fits && largest != 0) {
       // Undone first: a frame's own scale may be far from the common one.
       const FrameScale own = frame_scale(largest * (1.0f / CommonScale::kScale));
       inverse = own.inverse;
-#pragma unroll
-      for (int i = 0; i < kChannels; ++i) z.of[i] = z.of[i] * (1.0f / CommonScale::kScale) * own.scale;
+      z = z * (1.0f / CommonScale::kScale) * own.scale;
     }
   }
-  if constexpr (kChannels == 1) {
-    const __half high = __float2half_rn(z.of[0]);
-    *reinterpret_cast<__half*>(s_operand) = high;
-    *reinterpret_cast<__half*>(s_operand + Tile::kUnitBytes) = __float2half_rn(z.of[0] - __half2float(high));
-  } else {
-#pragma unroll
-    for (int i = 0; i < kChannels; i += 2) {
-      const SplitPair pair = split_pair(z.of[i], z.of[i + 1]);
-      *reinterpret_cast<std::uint32_t*>(s_operand + 4 * i) = pair.high;
-      *reinterpret_cast<std::uint32_t*>(s_operand + 4 * i + Tile::kUnitBytes) = pair.low;
-    }
-  }
-  if (lane % kLanes == 0) *s_inverse = inverse;
+  const __half high = __float2half_rn(z);
+  *reinterpret_cast<__half*>(s_operand) = high;
+  *reinterpret_cast<__half*>(s_operand + Tile::kUnitBytes) = __float2half_rn(z - __half2float(high));
+  if (lane % Tile::kBlockChannels == 0) *s_inverse = inverse;
 }
 
+// How a tile goes through the stack.
+enum class Pass {
+  kHold,      // only what fills the rings of streams that start to hold
+  kFetching,  // shared memory has not room for all layers' windows: halos are fetched on the way
+  kWhole,     // it has
+  kApart,     // it has, and no column reads another's new frame
+};
+
 // Of the warps that compute: what of a tile's layers is not products, and of the last one's output.
-template <bool kHold, int kTaps, int kChannels>
+template <Pass kPass, int kTaps>
 __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& tile, int thread) {
   const StackArgs& args = block.args;
   const StackPlan& plan = block.plan();
   const int rank = block.rank;
   const int lane = thread % 32;
+  const int channel = thread % Tile::kBlockChannels;
+  const int in_part = thread / Tile::kBlockChannels;
   const int layer_count = plan.layer_count;
-  constexpr int kWarpColumns = 32 * kChannels / Tile::kBlockChannels;
-  const bool computes = thread / 32 * kWarpColumns < tile.columns();
-  // All windows are there from the start, or their halos are fetched on the way.
-  const bool fetches = !kHold && tile.windows < layer_count;
+  const int parts = tile.parts();
+  const auto computes = [&](int part) { return part * Tile::kPartColumns + thread / 32 * 2 < tile.columns(); };
 
-  const Column column = column_of<kHold, kChannels>(block, tile, thread);
-  const int item_frames = block.s_entries[column.item].frames;
-  const int newest_place =
-      static_cast<int>(static_cast<std::uint32_t>(block.s_entries[column.item].received) + column.frame);
-  float* const d_state = args.d_state +
-                         (static_cast<std::int64_t>(block.s_entries[column.item].slot) * plan.blocks + rank) *
-                             plan.ring_rows * Tile::kBlockChannels +
-                         column.channel_bytes / 4;
-  float* s_inverse = reinterpret_cast<float*>(block.s_inverses()) + thread * kChannels / Tile::kBlockChannels;
-  char* s_operand = block.s_operands() + column.operand;
-
-  char* s_window = window_at(block, tile, 0);
+  float* s_inverse = reinterpret_cast<float*>(block.s_inverses()) + in_part;
+  char* s_operand = block.s_operands() + (in_part % 8 * 4 + channel / 4) * 16 + channel % 4 / 2 * 8 + in_part / 8 * 4 +
+                    channel % 2 * 2;
+  const Column* const s_columns = block.s_columns + in_part;
+  char* s_window = window_at(block, tile, 0) + 4 * channel;
   char* s_window_before = s_window;
-  char* const s_windows_end = window_at(block, tile, tile.windows);
+  StackLayer layer = block.s_layers[0];
+  Finish finish(block, layer, channel);  // of the layer before
+  std::int32_t x_offset = 0;  // in the window before: its residual's frame 0, and the bytes of an item's halo
+  std::int32_t x_halo_bytes = 0;
+  Column column = s_columns[0];
+  int operand = 0;
 #pragma unroll 1
   for (int index = 0; index < layer_count; ++index) {
-    const StackLayer layer = block.s_layers[index];
     const bool owns = rank < layer.in_blocks;
-    const char* s_taps = block.s_memory + layer.taps_offset + column.channel_bytes;
-    const ThreadTaps<kTaps, kChannels> taps(s_taps, layer.taps);
-    char* s_frame = s_window + column.row + column.item * layer.halo_bytes;  // the column's first tap
-    Samples<kChannels> newest = {};
-    if (owns && computes) {
-      if (index > 0) {
-        Samples<kChannels> y = sum_partials<kChannels>(block, block.s_layers[index - 1], s_window_before, column);
-        // Frames outside the recording are zeros to the layer behind.
-        if (layer.lag_frames > column.most_lag || layer.lag_frames <= column.above_lag) y = {};
-        if (column.inside) store_samples(s_frame + layer.halo_bytes, y);
-        if (kHold && column.inside && column.frame == 0) {
-          for (int h = 0; h < layer.halo_frames; ++h) store_samples(s_frame + h * Tile::kRowBytes, y);
+    const char* s_taps = block.s_memory + layer.taps_offset + 4 * channel;
+    const ThreadTaps<kTaps> taps(s_taps, layer.taps);
+#pragma unroll 1
+    for (int part = 0; part < parts; ++part) {
+      const bool works = owns && computes(part);
+      const int buffer = Block::buffer_of(index + 1, part);                    // of the layer before
+      char* s_frame = s_window + column.row + column.item * layer.halo_bytes;  // the column's first tap
+      float newest = 0;
+      float z = 0;
+      if (works) {
+        if (kPass == Pass::kApart) z = sum_older_taps<kTaps>(taps, layer, s_taps, s_frame);
+        if (rarely(index == 0)) {
+          newest = load_sample(s_frame + layer.halo_bytes);
+        } else {
+          if (finish.residual)
+            finish.x = load_sample(s_window_before + x_offset + column.row + column.item * x_halo_bytes);
+          newest = sum_partials(block, finish, column.place + 4 * channel, buffer);
+          // Frames outside the recording are zeros to the layer behind.
+          if (layer.lag_frames > column.most_lag || layer.lag_frames <= column.above_lag) newest = 0;
+          if (column.inside != 0) *reinterpret_cast<float*>(s_frame + layer.halo_bytes) = newest;
+          if (kPass == Pass::kHold && column.from_end != 0) {
+            for (int h = 0; h < layer.halo_frames; ++h) {
+              *reinterpret_cast<float*>(s_frame + h * Tile::kRowBytes) = newest;
+            }
+          }
+        }
+        if (kPass == Pass::kWhole && part == 0 && tile.before > 0 && layer.halo_frames > 0) {
+          barrier_wait(block.halos_full + 8 * index, block.halo_parity);
         }
       }
-      if constexpr (kChannels < 4) {
-        if (tile.before > 0 && layer.halo_frames > 0) barrier_wait(block.halos_full + 8 * index, block.halo_parity);
+      if (kPass != Pass::kApart && index > 0) {
+        // Behind the input's windows: a group of copies a layer, one layer after the other.
+        if (kPass == Pass::kFetching && part == 0) wait_copies_but(tile.windows - 2);
+        barrier_of_computing();  // halos and new frames are there; of the window before, the residual was read
       }
-    }
-    if (index > 0) {
-      // Behind the input's windows: a group of copies a layer, one layer after the other.
-      if (fetches) wait_copies_but(tile.windows - 2);
-      barrier_of_all();  // halos and new frames are there; of the window before, the residual was read
-    }
-    if (owns && computes) {
-      Samples<kChannels> z;
-      newest = sum_taps<kTaps>(taps, layer, s_taps, s_frame, z);
-      store_operand<kChannels>(z, layer.before_mix, lane, s_operand + (index % 2) * Tile::kOperandBytes,
-                               s_inverse + (index % 2) * (Tile::kInverseBytes / 4));
-    }
-    if (owns && index > 0) block.parities ^= 1u << ((block.message + 1) % 2);
-    barrier_of_all();  // operands are there; those of two layers ago were read
-    ++block.message;
-    if (owns && column.real && layer.halo_frames > 0) {
-      float* d_ring = d_state + layer.ring_row * Tile::kBlockChannels;
-      if (kHold) {
-        for (int h = 0; h <= layer.ring_mask; ++h) store_samples(d_ring + h * Tile::kBlockChannels, newest);
-      } else if (column.frame >= item_frames - layer.halo_frames) {
-        store_samples(d_ring + static_cast<std::uint32_t>(newest_place & layer.ring_mask) * Tile::kBlockChannels,
-                      newest);
+      if (works) {
+        if (kPass != Pass::kApart) z = sum_older_taps<kTaps>(taps, layer, s_taps, s_frame);
+        z = fmaf(taps.newest(s_taps, layer.taps), newest, z);
+        store_operand(z, layer.before_mix, lane, s_operand + operand * Tile::kOperandBytes,
+                      s_inverse + operand * (Tile::kInverseBytes / 4));
       }
+      if (owns && index > 0) block.parities ^= 1u << buffer;
+      operand ^= 1;
+      if (parts > 1) column = s_columns[(part + 1 < parts ? part + 1 : 0) * Tile::kPartColumns];
+      barrier_of_all();  // operands are there; those of two steps ago were read
     }
     // The window before is free: see the barriers above.
-    if (fetches && index > 0) {
+    if (kPass == Pass::kFetching && index > 0) {
       if (index - 1 + tile.windows < layer_count) {
-        fetch_halos(block, tile, index - 1 + tile.windows, s_window_before, thread, thread / 4,
+        fetch_halos(block, tile, index - 1 + tile.windows, s_window_before - 4 * channel, thread, thread / 4,
                     Tile::kComputingThreads / 4);
       }
       commit_copies();
     }
     s_window_before = s_window;
     s_window += tile.window_bytes;
-    if (s_window == s_windows_end) s_window = window_at(block, tile, 0);
+    if (kPass == Pass::kFetching || kPass == Pass::kHold) {
+      if (s_window == window_at(block, tile, tile.windows) + 4 * channel)
+        s_window = window_at(block, tile, 0) + 4 * channel;
+    }
+    finish = Finish(block, layer, channel);
+    x_offset = layer.residual_offset;
+    x_halo_bytes = layer.halo_bytes;
+    layer = block.s_layers[min(index + 1, layer_count - 1)];
   }
 
-  const StackLayer& last = block.s_layers[layer_count - 1];
-  if (rank < last.out_blocks) {
-    if (computes) {
-      Samples<kChannels> y = sum_partials<kChannels>(block, last, s_window_before, column);
-      if (plan.out_lag_frames > column.most_lag || plan.out_lag_frames <= column.above_lag) y = {};
-      float* s_output = reinterpret_cast<float*>(block.s_memory + plan.output_offset) +
-                        column.channel_bytes / 4 * Tile::kOutputStride + thread * kChannels / Tile::kBlockChannels;
-#pragma unroll
-      for (int i = 0; i < kChannels; ++i) s_output[i * Tile::kOutputStride] = y.of[i];
+  if (rank < layer.out_blocks) {
+    const bool single = StackCommand::is_single(block.entry->command);
+#pragma unroll 1
+    for (int part = 0; part < parts; ++part) {
+      const int buffer = Block::buffer_of(layer_count - 1, part);
+      if (computes(part)) {
+        if (finish.residual)
+          finish.x = load_sample(s_window_before + x_offset + column.row + column.item * x_halo_bytes);
+        float y = sum_partials(block, finish, column.place + 4 * channel, buffer);
+        if (plan.out_lag_frames > column.most_lag || plan.out_lag_frames <= column.above_lag) y = 0;
+        if (kPass != Pass::kHold && single) {
+          if (in_part == 0) {
+            store_word(args.out_words + rank * Tile::kBlockChannels + channel,
+                       tagged(__float_as_uint(y), StackCommand::sequence(block.entry->command)));
+          }
+        } else {
+          float* s_output = reinterpret_cast<float*>(block.s_memory + plan.output_offset);
+          s_output[channel * Tile::kOutputStride + part * Tile::kPartColumns + in_part] = y;
+        }
+      }
+      block.parities ^= 1u << buffer;
+      if (part + 1 < parts) column = s_columns[(part + 1) * Tile::kPartColumns];
     }
-    block.parities ^= 1u << ((block.message + 1) % 2);
   }
   if (tile.before > 0) block.halo_parity ^= 1;
 }
 
-// The trailing team's halo of a layer, as far as it is frames of this one. Four samples a thread: the network between
+// Stores a part's new frames of a layer's input in the streams' rings, as far as these reach back.
+template <Pass kPass>
+__device__ __forceinline__ void store_rings(const Block& block, const TileOfItems& tile, const StackLayer& layer,
+                                            int part, const char* s_window, int thread) {
+  const int channel = thread % Tile::kBlockChannels;
+  const Column column = block.s_columns[part * Tile::kPartColumns + thread / Tile::kBlockChannels];
+  if (block.rank >= layer.in_blocks || column.from_end == 0 || column.from_end > layer.halo_frames) return;
+  const float newest = load_sample(s_window + column.row + (column.item + 1) * layer.halo_bytes + 4 * channel);
+  const StackPlan& plan = block.plan();
+  float* d_ring =
+      block.args.d_state + channel +
+      ((static_cast<std::int64_t>(block.s_entries[column.item].slot) * plan.blocks + block.rank) * plan.ring_rows +
+       layer.ring_row) *
+          Tile::kBlockChannels;
+  if (kPass == Pass::kHold) {
+    for (int h = 0; h <= layer.ring_mask; ++h) d_ring[h * Tile::kBlockChannels] = newest;
+  } else {
+    d_ring[(column.slot_row & layer.ring_mask) * Tile::kBlockChannels] = newest;
+  }
+}
+
+// Of the trailing team's halo of a layer, what the part's frames are. Four samples a thread: the network between
 // processors takes a thread's sample or its four in the same time.
-__device__ __forceinline__ void send_halo(const Block& block, const TileOfItems& tile, int index, int thread) {
+__device__ __forceinline__ void send_halo(const Block& block, const TileOfItems& tile, int index, int part,
+                                          int thread) {
   const StackLayer& layer = block.s_layers[index];
-  const int frames = min(layer.halo_frames, tile.columns());
-  if (block.rank >= layer.in_blocks || thread >= 4 * frames) return;
-  const int row = tile.columns() - frames + thread / 4;
+  const int row = part * Tile::kPartColumns + thread / 4;
+  if (block.rank >= layer.in_blocks || thread >= 4 * Tile::kPartColumns || row >= tile.columns() ||
+      row < tile.columns() - layer.halo_frames) {
+    return;
+  }
   const char* s_frame = window_at(block, tile, index) + layer.halo_bytes + row * Tile::kRowBytes + thread % 4 * 16;
   const float4 samples = *reinterpret_cast<const float4*>(s_frame);
   // This block's like in the other team has its frame 0 where the frame behind ours would be.
@@ -684,88 +714,83 @@ __device__ __forceinline__ void send_halo(const Block& block, const TileOfItems&
        address_in_block(block.halos_full + 8 * index, follower), samples.x, samples.y, samples.z, samples.w);
 }
 
-// Of the other warps: each multiplies the tile's operands, up to kPairs of two units, with the columns of every layer's
-// mix for one block, and sends it its partial sums.
-template <int kPairs>
+// Of the other warps: each multiplies a part's operands with the columns of every layer's mix for one block, and sends
+// it its partial sums. Then they hand out what the other team and the streams' next pass need of the layer's input.
+template <Pass kPass>
 __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems& tile, int thread) {
   const StackPlan& plan = block.plan();
   const int warp = thread / 32 - Tile::kComputingThreads / 32;
   const int lane = thread % 32;
-  const int destination = warp & (plan.blocks - 1);
-  const int first_pair = warp >> plan.block_bits;
-  const int pair_step = Tile::kMostBlocks >> plan.block_bits;
-  const int columns = tile.columns();
-  const auto rank_of_destination = static_cast<std::uint32_t>(destination + block.team * plan.blocks);
+  const int parts = tile.parts();
+  const auto rank_of_destination = static_cast<std::uint32_t>((warp & (plan.blocks - 1)) + block.team * plan.blocks);
   const std::uint32_t sent_to = address_in_block(
       shared_address(block.s_partials() + block.rank * Tile::kPartialBytes + 16 * lane), rank_of_destination);
   const std::uint32_t sent_full = address_in_block(block.partials_full, rank_of_destination);
-  const char* const s_operands = block.s_operands() + 16 * lane;
-  const char* const s_inverses = block.s_inverses() + (lane & ~3);
+  const char* s_operands = block.s_operands() + 16 * lane;
+  const char* s_inverses = block.s_inverses() + (lane & ~3);
+  const char* s_window = window_at(block, tile, 0);
+  const char* const s_windows_end = window_at(block, tile, tile.windows);
+  int operand = 0;
 #pragma unroll 1
   for (int index = 0; index < plan.layer_count; ++index) {
     const StackLayer& layer = block.s_layers[index];
-    const std::uint32_t buffer = block.message++ % 2;
-    const std::uint32_t to = sent_to + buffer * block.buffer_bytes();
-    const std::uint32_t full = sent_full + 8 * buffer;
-    if (thread == Tile::kThreads - 1 && block.rank < layer.out_blocks) {
-      barrier_expect(block.partials_full + 8 * buffer, layer.in_blocks * columns * Tile::kRowBytes);
-    }
-    const bool sends = block.rank < layer.in_blocks && destination < layer.out_blocks;
+    // Where there are fewer blocks than warps, the last ones have none.
+    const bool sends = block.rank < layer.in_blocks && warp < layer.out_blocks;
     uint4 high = {};
     uint4 low = {};
     if (sends) {
-      const char* s_mix = block.s_memory + layer.mix_offset + destination * Tile::kMixBytes + 16 * lane;
+      const char* s_mix = block.s_memory + layer.mix_offset + warp * Tile::kMixBytes + 16 * lane;
       high = *reinterpret_cast<const uint4*>(s_mix);
       low = *reinterpret_cast<const uint4*>(s_mix + Tile::kUnitBytes);
     }
-    if (index > 0) barrier_of_all();  // the layer's new frames are there
-    if (tile.leads) send_halo(block, tile, index, thread - Tile::kComputingThreads);
-    barrier_of_all();  // operands are there
-    if (!sends) continue;
-    float y[kPairs][2][4];
-#pragma unroll
-    for (int p = 0; p < kPairs; ++p) {
-      // No branch, so that the pairs' instructions overlap: what is not there is computed too, and not sent.
-      const int pair = min(first_pair + p * pair_step, Tile::kMostColumns / (2 * Tile::kUnitColumns) - 1);
-      const char* s_pair = s_operands + (index % 2) * Tile::kOperandBytes + 2 * pair * Tile::kUnitBytes;
-      const uint4 large = *reinterpret_cast<const uint4*>(s_pair);
-      const uint4 small = *reinterpret_cast<const uint4*>(s_pair + Tile::kUnitBytes);
-      const char* s_inverse = s_inverses + (index % 2) * Tile::kInverseBytes + 64 * pair;
-      const float inverses[2] = {*reinterpret_cast<const float*>(s_inverse),
-                                 *reinterpret_cast<const float*>(s_inverse + 32)};
-      float sums[2][4] = {};
-      float corrections[2][4] = {};
-      multiply(corrections[0], small, high.x, high.y);
-      multiply(corrections[1], small, high.z, high.w);
-      multiply(sums[0], large, high.x, high.y);
-      multiply(sums[1], large, high.z, high.w);
-      multiply(corrections[0], large, low.x, low.y);
-      multiply(corrections[1], large, low.z, low.w);
-#pragma unroll
-      for (int t = 0; t < 2; ++t) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) y[p][t][i] = (sums[t][i] + corrections[t][i]) * inverses[i / 2];
+#pragma unroll 1
+    for (int part = 0; part < parts; ++part) {
+      const int buffer = Block::buffer_of(index, part);
+      const int columns = min(tile.columns() - part * Tile::kPartColumns, Tile::kPartColumns);
+      if (thread == Tile::kThreads - 1 && block.rank < layer.out_blocks) {
+        barrier_expect(block.partials_full + 8 * buffer, layer.in_blocks * columns * Tile::kRowBytes);
       }
-    }
+      barrier_of_all();  // operands are there, and the part's new frames
+      if (sends) {
+        const char* s_pair = s_operands + operand * Tile::kOperandBytes;
+        const uint4 large = *reinterpret_cast<const uint4*>(s_pair);
+        const uint4 small = *reinterpret_cast<const uint4*>(s_pair + Tile::kUnitBytes);
+        const char* s_inverse = s_inverses + operand * Tile::kInverseBytes;
+        const float inverses[2] = {load_sample(s_inverse), load_sample(s_inverse + 4 * Tile::kUnitColumns)};
+        float sums[2][4] = {};
+        float corrections[2][4] = {};
+        multiply(corrections[0], small, high.x, high.y);
+        multiply(corrections[1], small, high.z, high.w);
+        multiply(sums[0], large, high.x, high.y);
+        multiply(sums[1], large, high.z, high.w);
+        multiply(corrections[0], large, low.x, low.y);
+        multiply(corrections[1], large, low.z, low.w);
+        float y[2][4];
 #pragma unroll
-    for (int p = 0; p < kPairs; ++p) {
-      const int pair = first_pair + p * pair_step;
-      const int left = columns - 2 * pair * Tile::kUnitColumns - lane / 4;
-      if (left > 0) send(to + 2 * pair * Tile::kUnitBytes, full, y[p][0][0], y[p][0][1], y[p][1][0], y[p][1][1]);
-      if (left > Tile::kUnitColumns) {
-        send(to + (2 * pair + 1) * Tile::kUnitBytes, full, y[p][0][2], y[p][0][3], y[p][1][2], y[p][1][3]);
+        for (int t = 0; t < 2; ++t) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) y[t][i] = (sums[t][i] + corrections[t][i]) * inverses[i / 2];
+        }
+        const std::uint32_t to = sent_to + buffer * block.buffer_bytes();
+        const std::uint32_t full = sent_full + 8 * buffer;
+        const int left = columns - lane / 4;
+        if (left > 0) send(to, full, y[0][0], y[0][1], y[1][0], y[1][1]);
+        if (left > Tile::kUnitColumns) send(to + Tile::kUnitBytes, full, y[0][2], y[0][3], y[1][2], y[1][3]);
       }
+      operand ^= 1;
+      if (kPass == Pass::kWhole && tile.leads) send_halo(block, tile, index, part, thread - Tile::kComputingThreads);
+      store_rings<kPass>(block, tile, layer, part, s_window, thread - Tile::kComputingThreads);
     }
+    s_window += tile.window_bytes;
+    if (s_window == s_windows_end) s_window = window_at(block, tile, 0);
   }
 }
 
-// Runs a tile through the stack. kHold: only what fills the rings of streams that start to hold.
-// kChannels: of a thread that computes, for tiles of up to 16 times as many columns. A tile's time is that of a
-// thread's instructions one behind the other, so there are two kinds of threads, each with a part of them. Sums are the
-// same.
-template <bool kHold, int kTaps, int kChannels>
+// Runs a tile through the stack. A step's time is that of a thread's instructions one behind the other, so there are
+// two kinds of threads, each with a part of them.
+template <Pass kPass, int kTaps>
 __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) {
-  const StackArgs& args = block.args;
+  constexpr bool kHold = kPass == Pass::kHold;
   const StackPlan& plan = block.plan();
   const int rank = block.rank;
   const int thread = this_thread();
@@ -779,35 +804,45 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
     }
   }
   if (thread < Tile::kComputingThreads) {
-    compute_layers<kHold, kTaps, kChannels>(block, tile, thread);
+    compute_layers<kPass, kTaps>(block, tile, thread);
   } else {
-    multiply_layers<kChannels>(block, tile, thread);
+    multiply_layers<kPass>(block, tile, thread);
   }
 
-  if (!kHold && rank < block.s_layers[plan.layer_count - 1].out_blocks) {
+  const bool single = StackCommand::is_single(block.entry->command);
+  if (!kHold && !single && rank < block.s_layers[plan.layer_count - 1].out_blocks) {
     const int first_channel = rank * Tile::kBlockChannels;
     const int channels = min(plan.out_channels - first_channel, Tile::kBlockChannels);
-    const std::int64_t item_floats = std::int64_t{plan.out_channels} * args.out_stride;
     const float* s_output = reinterpret_cast<const float*>(block.s_memory + plan.output_offset);
     __syncthreads();  // the output is in shared memory
+    // As load_input.
     if (tile.size >= 2) {
       const int quad_bits = 31 - __clz(tile.most_items) + tile.size - 2;
       const int c = thread >> quad_bits;
-      const int first = 4 * (thread & ((1 << quad_bits) - 1));
-      const int f = tile.before + (first & ((1 << tile.size) - 1));
-      if (c < channels && first < tile.columns() && f < block.s_entries[first >> tile.size].frames) {
-        float* to =
-            args.output + (tile.first + (first >> tile.size)) * item_floats + (first_channel + c) * args.out_stride + f;
-        *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(s_output + c * Tile::kOutputStride + first);
+      const int column = 4 * (thread & ((1 << quad_bits) - 1));
+      if (c < channels && column < tile.columns()) {
+        const StackEntry& entry = block.s_entries[column >> tile.size];
+        const int frame = tile.before + (column & ((1 << tile.size) - 1));
+        const int left = entry.frames - frame;
+        float* to = entry.output + (first_channel + c) * entry.out_stride + frame;
+        const float4 y = *reinterpret_cast<const float4*>(s_output + c * Tile::kOutputStride + column);
+        if (left >= 4 && reinterpret_cast<std::uintptr_t>(to) % sizeof(float4) == 0) {
+          *reinterpret_cast<float4*>(to) = y;
+        } else {
+          if (left > 0) to[0] = y.x;
+          if (left > 1) to[1] = y.y;
+          if (left > 2) to[2] = y.z;
+          if (left > 3) to[3] = y.w;
+        }
       }
     } else {
       for (int i = thread; i < tile.columns() * Tile::kBlockChannels; i += Tile::kThreads) {
         const int c = i % Tile::kBlockChannels;
         const int k = i / Tile::kBlockChannels;
         const int f = k & ((1 << tile.size) - 1);
-        if (c < channels && f < block.s_entries[k >> tile.size].frames) {
-          args.output[(tile.first + (k >> tile.size)) * item_floats + (first_channel + c) * args.out_stride + f] =
-              s_output[c * Tile::kOutputStride + k];
+        const StackEntry& entry = block.s_entries[k >> tile.size];
+        if (c < channels && f < entry.frames) {
+          entry.output[(first_channel + c) * entry.out_stride + f] = s_output[c * Tile::kOutputStride + k];
         }
       }
     }
@@ -817,10 +852,21 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
   cluster_arrive();
 }
 
-// All of a pass that is this block's: of each of the cluster's teams every so many-th tile, or half an item.
 template <int kTaps>
-__device__ __forceinline__ void run_pass(Block& block, std::uint64_t command) {
+__device__ __forceinline__ void run_tile_of(Block& block, const TileOfItems& tile) {
+  if (tile.windows < block.plan().layer_count) {
+    run_tile<Pass::kFetching, kTaps>(block, tile);
+  } else if (tile.size == 0) {
+    run_tile<Pass::kApart, kTaps>(block, tile);
+  } else {
+    run_tile<Pass::kWhole, kTaps>(block, tile);
+  }
+}
+
+// All of a pass that is this block's: of each of the cluster's teams every so many-th tile, or half an item.
+__device__ __forceinline__ void run_pass(Block& block) {
   const StackPlan& plan = block.plan();
+  const std::uint64_t command = block.entry->command;
   const int count = StackCommand::count(command);
   const bool holds = StackCommand::holds(command);
   const int clusters = static_cast<int>(cluster_count());
@@ -834,8 +880,8 @@ __device__ __forceinline__ void run_pass(Block& block, std::uint64_t command) {
   const int share = clusters * teams == 1 ? count : (count + clusters * teams - 1) / (clusters * teams);
   const int most_items = min(plan.items[tile.size], share <= 1 ? 1 : 1 << (32 - __clz(share - 1)));
   tile.most_items = most_items;
-  tile.windows = splits ? plan.layer_count : plan.windows[tile.size];
-  tile.window_bytes = most_items * (plan.window_frames + (1 << tile.size)) * Tile::kRowBytes;
+  tile.window_bytes = plan.window_bytes(tile.size, most_items);
+  tile.windows = splits ? plan.layer_count : plan.windows(tile.size, most_items);
   tile.before = splits ? block.team << tile.size : 0;
   tile.leads = splits && block.team == 0;
   const int own_first = static_cast<int>(cluster_index()) * teams * most_items;
@@ -855,27 +901,95 @@ __device__ __forceinline__ void run_pass(Block& block, std::uint64_t command) {
       }
       return;
     }
-    if (holds) {
-      const int thread = static_cast<int>(threadIdx.x);
-      if (thread < 2 * tile.items) {
-        reinterpret_cast<int4*>(block.s_entries)[thread] = load_entries(block.args, tile.first, thread);
-      }
-      run_tile<true, 0, 4>(block, tile);
-    }
-    if (tile.columns() <= 16) {
-      run_tile<false, kTaps, 1>(block, tile);
-    } else if (tile.columns() <= 32) {
-      run_tile<false, kTaps, 2>(block, tile);
+    if (holds) run_tile<Pass::kHold, 0>(block, tile);
+    if (plan.taps == 5) {
+      run_tile_of<5>(block, tile);
+    } else if (plan.taps == 3) {
+      run_tile_of<3>(block, tile);
     } else {
-      run_tile<false, kTaps, 4>(block, tile);
+      run_tile_of<0>(block, tile);
     }
   }
 }
 
-__device__ __forceinline__ void run_pass(Block& block, std::uint64_t command) {
-  if (block.plan().taps == 5) return run_pass<5>(block, command);
-  if (block.plan().taps == 3) return run_pass<3>(block, command);
-  run_pass<0>(block, command);
+// What a block of a resident kernel has of the mailbox, and what its first warp sees there.
+struct Mail {
+  StackEntry* s_entry;  // that has come
+  float* s_words;       // and the block's samples, of a single pass
+  std::uint32_t full;   // the barrier of the entry
+  bool leads;           // looks into the mailbox, for the cluster
+  bool takes_words;  // of the first cluster, which has the single passes, and     // has channels of the stack's input
+  bool is_single;    // the pass before was a single one
+  std::uint32_t parity = 0;
+  std::uint32_t sequence = 0;  // of the last pass
+
+  // The first 8 lanes have the mailbox, the next 8 the block's samples.
+  static constexpr int kMailLanes = kEntryWords / 2;
+  static constexpr int kWordLanes = Tile::kBlockChannels / 2;
+};
+
+// Waits for the next pass: its entry, and samples if it is a single one. False: the kernel is to end. Bounded: a
+// command, an end that was asked for, too long idle or too old.
+__device__ __forceinline__ bool wait_for_mail(const StackArgs& args, Mail& mail, int rank, std::uint64_t start) {
+  const int thread = this_thread();
+  const int lane = thread % 32;
+  const bool watches =
+      thread < 32 && mail.takes_words && lane >= Mail::kMailLanes && lane < Mail::kMailLanes + Mail::kWordLanes;
+  const TaggedWord* address = lane < Mail::kMailLanes
+                                  ? args.mailbox + 2 * lane
+                                  : args.in_words + rank * Tile::kBlockChannels + 2 * (lane - Mail::kMailLanes);
+  TaggedPair pair = {};
+  if (thread == Tile::kThreads - 1) barrier_expect(mail.full, sizeof(StackEntry));
+  if (thread < 32 && mail.leads) {
+    const bool reads = lane < Mail::kMailLanes;
+    const std::uint64_t idle_since = nanoseconds();
+    bool over = false;
+    for (int looks = 0; !over; ++looks) {
+      // The command is in the last two words. One instruction: the next one would be served behind it.
+      if (reads || (watches && mail.is_single)) pair = load_pair(address);
+      const std::uint32_t sequence = tag_of(__shfl_sync(0xffffffffu, pair.second, Mail::kMailLanes - 1));
+      const bool whole = __all_sync(0xffffffffu, !reads || pair.is_of(sequence));
+      const std::uint64_t low = __shfl_sync(0xffffffffu, pair.first, Mail::kMailLanes - 1);
+      const bool ours = StackCommand::epoch(low & 0xffffffffu) == args.epoch;
+      if (ours && whole && sequence != mail.sequence) break;
+      over = !ours;
+      if (looks % 16 == 15) {
+        const std::uint64_t now = nanoseconds();
+        over = over || now - idle_since > args.idle_ns || now - start > args.life_ns;
+      }
+      over = __any_sync(0xffffffffu, over);
+    }
+    // A lane sends 8 bytes to every fourth block. An entry without a command is the end.
+    std::uint64_t words = (pair.first & 0xffffffffu) | pair.second << 32;
+    words = __shfl_sync(0xffffffffu, words, lane % Mail::kMailLanes);
+    if (over) words = 0;
+    const std::uint32_t to = shared_address(mail.s_entry) + 8 * (lane % Mail::kMailLanes);
+    for (int block = lane / Mail::kMailLanes; block < args.plan.blocks * args.teams; block += 32 / Mail::kMailLanes) {
+      asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(
+                       address_in_block(to, static_cast<std::uint32_t>(block))),
+                   "l"(words), "r"(address_in_block(mail.full, static_cast<std::uint32_t>(block)))
+                   : "memory");
+    }
+  } else if (thread < 32 && mail.is_single) {
+    // Its samples may be here before the command is.
+    while (!__all_sync(0xffffffffu, barrier_has_passed(mail.full, mail.parity))) {
+      if (watches) pair = load_pair(address);
+    }
+  }
+  barrier_wait(mail.full, mail.parity);
+  mail.parity ^= 1;
+  const std::uint64_t command = *reinterpret_cast<volatile std::uint64_t*>(&mail.s_entry->command);
+  if (command == 0) return false;
+  mail.sequence = StackCommand::sequence(command);
+  mail.is_single = StackCommand::is_single(command);
+  if (watches && mail.is_single) {
+    // The host wrote them before the command.
+    while (!pair.is_of(mail.sequence)) pair = load_pair(address);
+    const int channel = 2 * (lane - Mail::kMailLanes);
+    mail.s_words[channel] = __uint_as_float(static_cast<std::uint32_t>(pair.first));
+    mail.s_words[channel + 1] = __uint_as_float(static_cast<std::uint32_t>(pair.second));
+  }
+  return true;
 }
 
 #endif  // __CUDA_ARCH__ >= 900
@@ -885,19 +999,22 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char s_memory[];
   __shared__ StackEntry s_entries[Tile::kMostColumns];
-  __shared__ std::uint64_t s_partials_full[2];
+  __shared__ Column s_columns[Tile::kMostColumns];
+  __shared__ StackEntry s_entry;
+  __shared__ float s_words[Tile::kBlockChannels];
+  __shared__ std::uint64_t s_partials_full[Block::kBuffers];
   __shared__ std::uint64_t s_halos_full[Tile::kMostLayers];
   __shared__ std::uint64_t s_image_full;
-  __shared__ std::uint64_t s_command_full;
-  __shared__ std::uint64_t s_command;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  __shared__ std::uint64_t s_entry_full;
   const int blocks = args.plan.blocks;
   const int rank = static_cast<int>(rank_in_cluster()) & (blocks - 1);
   const int team = static_cast<int>(rank_in_cluster()) >> args.plan.block_bits;
   Block block{args,
               s_memory,
               s_entries,
+              s_columns,
+              kResident ? &s_entry : &args.entry,
+              kResident ? s_words : nullptr,
               reinterpret_cast<const StackLayer*>(s_memory + Tile::kSharedBytes),
               shared_address(s_partials_full),
               shared_address(s_halos_full),
@@ -910,12 +1027,12 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
     reinterpret_cast<int4*>(s_memory + Tile::kSharedBytes)[i] = reinterpret_cast<const int4*>(args.plan.layers)[i];
   }
   const std::uint32_t image_full = shared_address(&s_image_full);
-  const std::uint32_t command_full = shared_address(&s_command_full);
+  const std::uint32_t entry_full = shared_address(&s_entry_full);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < 2; ++i) barrier_init(block.partials_full + 8 * i, 1);
+    for (int i = 0; i < Block::kBuffers; ++i) barrier_init(block.partials_full + 8 * i, 1);
     for (int i = 0; i < args.plan.layer_count; ++i) barrier_init(block.halos_full + 8 * i, 1);
     barrier_init(image_full, 1);
-    barrier_init(command_full, 1);
+    barrier_init(entry_full, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     const std::uint32_t bytes = static_cast<std::uint32_t>(args.plan.image_bytes);
     barrier_expect(image_full, args.plan.image_bytes);
@@ -932,53 +1049,26 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
   cluster_wait();  // every block's barriers are there
   cluster_arrive();
   barrier_wait(image_full, 0);
+  // A single pass is over for the host when all words of its output are there.
   if constexpr (!kResident) {
-    run_pass(block, args.command);
-    if (threadIdx.x == 0) tell_host(done, StackCommand::sequence(args.command));
+    run_pass(block);
+    if (threadIdx.x == 0 && !StackCommand::is_single(args.entry.command)) {
+      tell_host(done, StackCommand::sequence(args.entry.command));
+    }
   } else {
-    std::uint32_t sequence = args.d_done[cluster_index()];
-    std::uint32_t command_parity = 0;
+    Mail mail{&s_entry,
+              s_words,
+              entry_full,
+              first_of_cluster,
+              cluster_index() == 0 && team == 0 && rank < block.s_layers[0].in_blocks,
+              false};
+    mail.sequence = args.d_done[cluster_index()];
     const std::uint64_t start = nanoseconds();
-    for (;;) {
-      if (first_of_cluster && warp == 0) {
-        // One thread looks. Bounded: a command, an end that was asked for, too long idle or too old.
-        std::uint64_t command = 0;
-        if (lane == 0) {
-          const std::uint64_t idle_since = nanoseconds();
-          for (int looks = 0;; ++looks) {
-            asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(command) : "l"(args.mailbox) : "memory");
-            const bool ours = StackCommand::epoch(command) == args.epoch;
-            if (ours && StackCommand::sequence(command) != sequence) break;
-            bool over = !ours;
-            if (looks % 16 == 15) {
-              const std::uint64_t now = nanoseconds();
-              over = over || now - idle_since > args.idle_ns || now - start > args.life_ns;
-            }
-            if (over) {
-              command = 0;
-              break;
-            }
-          }
-        }
-        command = __shfl_sync(0xffffffffu, command, 0);
-        if (lane < blocks * args.teams) {
-          // The word itself is what the others wait for: they ask for what the host wrote before it only afterwards.
-          asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(
-                           address_in_block(shared_address(&s_command), static_cast<std::uint32_t>(lane))),
-                       "l"(command), "r"(address_in_block(command_full, static_cast<std::uint32_t>(lane)))
-                       : "memory");
-        }
-      }
-      if (threadIdx.x == Tile::kThreads - 1) barrier_expect(command_full, sizeof s_command);
-      barrier_wait(command_full, command_parity);
-      command_parity ^= 1;
-      const std::uint64_t command = *reinterpret_cast<volatile std::uint64_t*>(&s_command);
-      if (command == 0) break;
-      sequence = StackCommand::sequence(command);
-      run_pass(block, command);
+    while (wait_for_mail(args, mail, rank, start)) {
+      run_pass(block);
       if (threadIdx.x == 0) {
-        tell_host(done, sequence);
-        if (first_of_cluster) args.d_done[cluster_index()] = sequence;
+        if (!mail.is_single) tell_host(done, mail.sequence);
+        if (first_of_cluster) args.d_done[cluster_index()] = mail.sequence;
       }
       // The next command overwrites this one: every block has read it.
       cluster_wait();

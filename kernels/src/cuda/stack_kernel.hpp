@@ -11,19 +11,35 @@
 
 namespace halotap::kernels::cuda {
 
-// A PassEntry as the kernel reads it out of the host's memory, in two pieces.
+// A PassEntry as the kernel reads it: out of the host's memory, of its parameters or of the mailbox.
 struct alignas(16) StackEntry {
   std::int64_t received = 0;
   std::int64_t end = 0;
+  const float* input = nullptr;  // [in_channels, in_stride], in host memory that the device sees
+  float* output = nullptr;       // [out_channels, out_stride], likewise
+  std::int64_t in_stride = 0;
+  std::int64_t out_stride = 0;
   std::int32_t slot = 0;
-  std::int32_t frames = 0;
-  std::int32_t fresh = 0;
-  std::int32_t hold = 0;  // bit 0: held, bit 1: start_hold
+  std::int16_t frames = 0;
+  std::int16_t flags = 0;
+  std::uint64_t command = 0;  // the pass, in its first entry
 
-  static constexpr std::int32_t kHeld = 1;
-  static constexpr std::int32_t kStartHold = 2;
+  static constexpr std::int16_t kFresh = 1;
+  static constexpr std::int16_t kHeld = 2;
+  static constexpr std::int16_t kStartHold = 4;
 };
-static_assert(sizeof(StackEntry) == 32);
+static_assert(sizeof(StackEntry) == 64);
+
+// 32 bits of a StackEntry, or a sample, below the sequence of the pass that they belong to. Written and read at once:
+// who reads it needs no other word to tell that it is there.
+using TaggedWord = std::uint64_t;
+HALOTAP_HOST_DEVICE constexpr TaggedWord tagged(std::uint32_t word, std::uint32_t sequence) {
+  return static_cast<std::uint64_t>(sequence) << 32 | word;
+}
+HALOTAP_HOST_DEVICE constexpr std::uint32_t tag_of(TaggedWord tagged) {
+  return static_cast<std::uint32_t>(tagged >> 32);
+}
+inline constexpr int kEntryWords = sizeof(StackEntry) / sizeof(std::uint32_t);
 
 // One pass, as a word that is written and read at once.
 //
@@ -59,6 +75,10 @@ struct StackCommand {
   HALOTAP_HOST_DEVICE static constexpr int count(std::uint64_t word) {
     return static_cast<int>(word & ((1u << kCountBits) - 1));
   }
+  // Whether it is one frame of one stream, whose samples cross the bus as tagged words.
+  HALOTAP_HOST_DEVICE static constexpr bool is_single(std::uint64_t word) {
+    return count(word) == 1 && size(word) == 0 && !holds(word);
+  }
 };
 static_assert(32 + StackCommand::kEpochBits + 1 + StackCommand::kSizeBits + StackCommand::kCountBits == 64);
 
@@ -67,22 +87,19 @@ struct StackArgs {
   StackPlan plan;
   const std::byte* d_image = nullptr;     // [blocks, image_bytes]
   float* d_state = nullptr;               // [slots, blocks, ring_rows, 16]
-  const StackEntry* entries = nullptr;    // [items]; these five in host memory that the device sees
-  const float* input = nullptr;           // [items, in_channels, in_stride]
+  const StackEntry* entries = nullptr;    // [items]; these four in host memory that the device sees
   const float* frames_to_hold = nullptr;  // [items, in_channels]
-  float* output = nullptr;                // [items, out_channels, out_stride]
-  std::uint32_t* done = nullptr;          // [clusters, teams, kMostBlocks]: each block's last sequence
-  std::int32_t in_stride = 0;
-  std::int32_t out_stride = 0;
-  std::int32_t teams = 1;     // of a cluster, each of which has the whole stack: 1 or 2
-  std::uint64_t command = 0;  // the pass, unless resident
-  StackEntry entry;           // its entry, if it is one
+  std::uint32_t* done = nullptr;          // [clusters, teams, kMostBlocks]: each block's last sequence, if not single
+  TaggedWord* out_words = nullptr;        // [blocks, 16]: the output of a single pass
+  std::int32_t teams = 1;                 // of a cluster, each of which has the whole stack: 1 or 2
+  StackEntry entry;                       // the pass and its first entry, unless resident
   // Resident:
-  const std::uint64_t* mailbox = nullptr;  // in host memory: the command
-  std::uint32_t* gone = nullptr;           // in host memory, [clusters]: the epoch of a kernel that has ended
-  std::uint32_t* d_done = nullptr;         // [clusters]: last sequence, from kernel to kernel
-  std::uint64_t idle_ns = 0;               // ends after this long without a command
-  std::uint64_t life_ns = 0;               // and after this long in any case, between two passes
+  const TaggedWord* mailbox = nullptr;   // in host memory, as the next two, [kEntryWords]: the same
+  const TaggedWord* in_words = nullptr;  // [blocks, 16]: the input of a single pass
+  std::uint32_t* gone = nullptr;         // [clusters]: the epoch of a kernel that has ended
+  std::uint32_t* d_done = nullptr;       // [clusters]: last sequence, from kernel to kernel
+  std::uint64_t idle_ns = 0;             // ends after this long without a command
+  std::uint64_t life_ns = 0;             // and after this long in any case, between two passes
   std::uint32_t epoch = 0;
 };
 

@@ -31,17 +31,14 @@ std::string why_not(const LayerSpec& spec) {
 
 // How many items of each size go into a tile of `columns`, with at least `least` layers' windows. False when none does.
 bool divide_windows(StackPlan& plan, std::int32_t columns, std::int32_t least) {
-  const std::int32_t room = Tile::kSharedBytes - plan.windows_offset;
   for (std::int32_t size = 0; size < Tile::kColumnSizes; ++size) {
     const std::int32_t item_columns = 1 << size;
     plan.items[size] = 0;
     if (item_columns > columns) continue;
-    const std::int32_t item_bytes = (plan.window_frames + item_columns) * Tile::kRowBytes;
     std::int32_t items = columns / item_columns;
-    while (items > 1 && std::int64_t{items} * item_bytes * least > room) items /= 2;
+    while (items > 1 && plan.windows(size, items) < std::min(least, plan.layer_count)) items /= 2;
     plan.items[size] = items;
-    plan.windows[size] = std::min(room / (items * item_bytes), plan.layer_count);
-    if (plan.windows[size] < std::min(2, plan.layer_count)) return false;
+    if (plan.windows(size, items) < std::min(2, plan.layer_count)) return false;
   }
   return true;
 }
@@ -117,7 +114,7 @@ std::string plan_stack(const Stack& stack, Precision precision, StackPlan& plan)
   for (std::int32_t columns = Tile::kMostColumns; columns >= 2 * Tile::kUnitColumns; columns /= 2) {
     plan.columns = columns;
     plan.partials_offset = (plan.image_bytes + 127) / 128 * 128;
-    plan.operand_offset = plan.partials_offset + 2 * plan.blocks * Tile::kPartialBytes;
+    plan.operand_offset = plan.partials_offset + 2 * Tile::kMostParts * plan.blocks * Tile::kPartialBytes;
     plan.inverse_offset = plan.operand_offset + 2 * Tile::kOperandBytes;
     plan.output_offset = plan.inverse_offset + 2 * Tile::kInverseBytes;
     plan.windows_offset = plan.output_offset + Tile::kBlockChannels * Tile::kOutputStride * 4;

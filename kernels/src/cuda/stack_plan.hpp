@@ -23,8 +23,10 @@ struct StackTile {
   static constexpr int kLeastBlocks = 2;     // of a team: a block alone is no cluster to Compute Sanitizer
   static constexpr int kMostBlocks = 8;      // and not every card has clusters of more
   static constexpr int kMostChannels = kBlockChannels * kMostBlocks;
-  static constexpr int kUnitColumns = 8;  // half of what a matrix instruction takes
-  static constexpr int kMostColumns = 64;
+  static constexpr int kUnitColumns = 8;   // half of what a matrix instruction takes
+  static constexpr int kPartColumns = 16;  // that are computed at a time, a thread a channel of a column
+  static constexpr int kMostParts = 4;     // of a tile
+  static constexpr int kMostColumns = kPartColumns * kMostParts;
   static constexpr int kColumnSizes = 7;     // items of 1, 2, 4, ... 64 columns
   static constexpr int kLeastSplitSize = 4;  // of an item that two teams share; halves of less save nothing
   static constexpr int kMostLayers = 48;
@@ -32,16 +34,16 @@ struct StackTile {
   static constexpr int kRowBytes = kBlockChannels * 4;       // a frame of a block's channels
   static constexpr int kUnitBytes = 32 * 16;                 // a unit's operand: 16 bytes a lane
   static constexpr int kMixBytes = 2 * kUnitBytes;           // one block's channels to another's: two terms
-  // In shared memory: a block's partial sums for another, its operands, and the inverses of their scales.
-  static constexpr int kPartialBytes = kMostColumns * kRowBytes;
-  static constexpr int kOperandBytes = kMostColumns / kUnitColumns * kUnitBytes;
-  static constexpr int kInverseBytes = kMostColumns * 4;
+  // Of a part, in shared memory: a block's partial sums for another, its operands, and the inverses of their scales.
+  static constexpr int kPartialBytes = kPartColumns * kRowBytes;
+  static constexpr int kOperandBytes = kPartColumns / kUnitColumns * kUnitBytes;
+  static constexpr int kInverseBytes = kPartColumns * 4;
   static constexpr int kOutputStride = kMostColumns + 4;  // floats; 4: stores of a warp meet in a bank only twice
-  static constexpr int kSharedBytes = 221 * 1024;         // of a block, planned; the rest is the kernel's own
+  static constexpr int kSharedBytes = 217 * 1024;         // of a block, planned; the rest is the kernel's own
 };
 static_assert(StackTile::kMostColumns == 1 << (StackTile::kColumnSizes - 1));
-// A thread has up to four channels of a column, and a warp the partial sums for a block.
-static_assert(StackTile::kMostColumns * StackTile::kBlockChannels == 4 * StackTile::kComputingThreads);
+static_assert(StackTile::kPartColumns * StackTile::kBlockChannels == StackTile::kComputingThreads);
+// A warp has the partial sums for a block.
 static_assert(StackTile::kMostBlocks * 32 == StackTile::kThreads - StackTile::kComputingThreads);
 
 // Offsets in bytes: of the image, and of a layer's window, [items, halo and new frames, 16] floats.
@@ -76,19 +78,27 @@ struct StackPlan {
   std::int32_t ring_rows = 0;    // of a block's share of a slot
   std::int32_t image_bytes = 0;  // of a block
   // A tile is up to `columns` columns: items side by side, each with a power of two of them. With items of 2^i columns
-  // it has up to items[i], and shared memory has room for windows[i] layers' inputs at a time.
+  // it has up to items[i].
   std::int32_t columns = 0;
   std::int32_t items[StackTile::kColumnSizes] = {};
-  std::int32_t windows[StackTile::kColumnSizes] = {};
   std::int32_t most_split_size = 0;  // shared memory has room for all layers' inputs of half of a larger item; 0: none
   std::int32_t window_frames = 0;    // the longest halo
   std::int32_t taps = 0;             // of every layer with taps; 0: they differ
   // Shared memory, bytes; the image is at 0, the layers are behind all that is planned.
-  std::int32_t partials_offset = 0;  // [2, blocks] partial sums, [columns, 16] floats
+  std::int32_t partials_offset = 0;  // [2, kMostParts, blocks] partial sums, [kPartColumns, 16] floats
   std::int32_t operand_offset = 0;   // [2] operands
   std::int32_t inverse_offset = 0;   // [2] inverses
   std::int32_t output_offset = 0;    // [16, kOutputStride] floats
   std::int32_t windows_offset = 0;
+
+  // A layer's input of so many items of 2^size columns, and how many of these shared memory has room for.
+  HALOTAP_HOST_DEVICE constexpr int window_bytes(int size, int of_items) const {
+    return of_items * (window_frames + (1 << size)) * StackTile::kRowBytes;
+  }
+  HALOTAP_HOST_DEVICE constexpr int windows(int size, int of_items) const {
+    const int most = (StackTile::kSharedBytes - windows_offset) / window_bytes(size, of_items);
+    return most < layer_count ? most : layer_count;
+  }
 
   // Whether two teams of a cluster take half an item each, of a pass of `count` items of 2^size columns.
   HALOTAP_HOST_DEVICE constexpr bool splits(int size, int count, bool holds, int clusters) const {

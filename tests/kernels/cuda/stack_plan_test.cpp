@@ -52,7 +52,8 @@ TEST(StackPlan, TakesEightLayersOf128ChannelsWithAnInputLayer) {
   EXPECT_EQ(plan.layers[0].in_blocks, 4);
   EXPECT_EQ(plan.layers[1].in_blocks, 8);
   EXPECT_EQ(plan.items[6], 1);
-  EXPECT_EQ(plan.windows[6], 9) << "a stream alone has all its halos from the start";
+  for (const int size : {0, 6})
+    EXPECT_EQ(plan.windows(size, 1), 9) << "a stream alone has all its halos from the start";
 }
 
 TEST(StackPlan, SaysWhyAStackTakesAKernelALayer) {
@@ -104,7 +105,7 @@ TEST(StackPlan, LaysEverythingOutWithoutOverlapInsideSharedMemory) {
     EXPECT_EQ(plan.image_bytes, image);
     EXPECT_EQ(plan.ring_rows, rows);
     EXPECT_GE(plan.partials_offset, plan.image_bytes);
-    EXPECT_EQ(plan.operand_offset, plan.partials_offset + 2 * plan.blocks * Tile::kPartialBytes);
+    EXPECT_EQ(plan.operand_offset, plan.partials_offset + 2 * Tile::kMostParts * plan.blocks * Tile::kPartialBytes);
     EXPECT_EQ(plan.inverse_offset, plan.operand_offset + 2 * Tile::kOperandBytes);
     EXPECT_EQ(plan.output_offset, plan.inverse_offset + 2 * Tile::kInverseBytes);
     EXPECT_EQ(plan.windows_offset, plan.output_offset + Tile::kBlockChannels * Tile::kOutputStride * 4);
@@ -117,10 +118,10 @@ TEST(StackPlan, LaysEverythingOutWithoutOverlapInsideSharedMemory) {
       EXPECT_GE(plan.items[size], 1);
       EXPECT_EQ(plan.items[size] & (plan.items[size] - 1), 0) << "a power of two";
       EXPECT_LE(plan.items[size] * columns, plan.columns);
-      EXPECT_GE(plan.windows[size], std::min(2, plan.layer_count)) << "of a layer and the one before";
-      EXPECT_LE(plan.windows_offset +
-                    plan.windows[size] * plan.items[size] * (plan.window_frames + columns) * Tile::kRowBytes,
-                Tile::kSharedBytes);
+      const std::int32_t windows = plan.windows(size, plan.items[size]);
+      EXPECT_GE(windows, std::min(2, plan.layer_count)) << "of a layer and the one before";
+      const std::int32_t bytes = plan.items[size] * (plan.window_frames + columns) * Tile::kRowBytes;
+      EXPECT_LE(plan.windows_offset + windows * bytes, Tile::kSharedBytes);
     }
     if (plan.most_split_size > 0) {
       const std::int32_t half_bytes = (plan.window_frames + (1 << plan.most_split_size) / 2) * Tile::kRowBytes;
