@@ -34,6 +34,32 @@ namespace {
 
 using Tile = StackTile;
 
+// A column of the tile. One behind the tile's last has what that has.
+struct alignas(16) Column {
+  std::int32_t place;      // bytes: in its part's partial sums
+  std::int32_t row;        // bytes: in a window, without halos
+  std::int32_t item;       // of the tile
+  std::int32_t inside;     // whether it belongs to the tile
+  std::int32_t most_lag;   // a layer's frame lies inside the recording when its lag is at most this
+  std::int32_t above_lag;  // and above this
+  std::int32_t from_end;   // frames from this one, which was received, to the end of the item; 0: it was not
+  std::int32_t slot_row;   // its frame's place in rings that are long enough
+};
+
+// What lies in shared memory behind all that is planned.
+struct alignas(128) Fixed {
+  StackLayer layers[Tile::kMostLayers];
+  StackEntry entries[Tile::kMostColumns];  // of the tile's items
+  Column columns[Tile::kMostColumns];
+  // Of a resident kernel: the entry that has come, and the block's samples of a single pass.
+  StackEntry entry;
+  float words[Tile::kBlockChannels];
+  // Barriers: of the buffers of partial sums, of each layer's halo that the leading team sends, of the entry.
+  std::uint64_t partials_full[2 * Tile::kMostParts];
+  std::uint64_t halos_full[Tile::kMostLayers];
+  std::uint64_t entry_full;
+};
+
 #if __CUDA_ARCH__ >= 900
 
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
@@ -259,39 +285,28 @@ __device__ __noinline__ float activate_rarely(Activation activation, float z) {
   return z;
 }
 
-// A column of the tile. One behind the tile's last has what that has.
-struct alignas(16) Column {
-  std::int32_t place;      // bytes: in its part's partial sums
-  std::int32_t row;        // bytes: in a window, without halos
-  std::int32_t item;       // of the tile
-  std::int32_t inside;     // whether it belongs to the tile
-  std::int32_t most_lag;   // a layer's frame lies inside the recording when its lag is at most this
-  std::int32_t above_lag;  // and above this
-  std::int32_t from_end;   // frames from this one, which was received, to the end of the item; 0: it was not
-  std::int32_t slot_row;   // its frame's place in rings that are long enough
-};
-
 // One block's view of the tile that it computes, and what lasts from tile to tile.
 struct Block {
   const StackArgs& args;
   char* s_memory;
-  StackEntry* s_entries;
-  Column* s_columns;
   const StackEntry* entry;  // the pass, and its first entry
   const float* s_words;     // the block's samples of a single pass, if the kernel is resident
-  const StackLayer* s_layers;
-  std::uint32_t partials_full;  // the first of one a buffer of partial sums
-  std::uint32_t halos_full;     // and of one a layer: of the halo that the leading team sends
   int team;
   int rank;                    // in its team
   std::uint32_t parities = 0;  // a bit a barrier of partial sums: of its next phase
   std::uint32_t halo_parity = 0;
 
   __device__ __forceinline__ const StackPlan& plan() const { return args.plan; }
+  __device__ __forceinline__ Fixed& s_fixed() const { return *reinterpret_cast<Fixed*>(s_memory + Tile::kSharedBytes); }
+  __device__ __forceinline__ std::uint32_t partials_full(int buffer) const {
+    return shared_address(&s_fixed().partials_full[buffer]);
+  }
+  __device__ __forceinline__ std::uint32_t halos_full(int layer) const {
+    return shared_address(&s_fixed().halos_full[layer]);
+  }
   // Partial sums that have come, a buffer a part, for every other layer; operands, and the inverses of their scales, a
   // buffer for every other step. Who sends partial sums of a layer has those of the layer before, from blocks that have
   // read those before these.
-  static constexpr int kBuffers = 2 * Tile::kMostParts;
   static __device__ __forceinline__ int buffer_of(int layer, int part) { return layer % 2 * Tile::kMostParts + part; }
   __device__ __forceinline__ int buffer_bytes() const { return plan().blocks * Tile::kPartialBytes; }
   __device__ __forceinline__ char* s_partials() const { return s_memory + plan().partials_offset; }
@@ -323,14 +338,14 @@ __device__ __forceinline__ char* window_at(const Block& block, const TileOfItems
 // each. A fresh stream's halos are zeros, there and in its ring.
 __device__ __forceinline__ void fetch_halos(const Block& block, const TileOfItems& tile, int index, char* s_window,
                                             int thread, int first, int step) {
-  const StackLayer layer = block.s_layers[index];
+  const StackLayer layer = block.s_fixed().layers[index];
   // The leading team sends the newer ones.
   const int halo_frames = layer.halo_frames - tile.before;
   if (block.rank >= layer.in_blocks || halo_frames <= 0) return;
   const int item_bytes = layer.halo_bytes + (Tile::kRowBytes << tile.size);
   const int quad = thread % 4;
   for (int item = 0; item < tile.items; ++item) {
-    const StackEntry& entry = block.s_entries[item];
+    const StackEntry& entry = block.s_fixed().entries[item];
     const int oldest = static_cast<int>(static_cast<std::uint32_t>(entry.received) - halo_frames);
     char* s_halo = s_window + item * item_bytes + 16 * quad;
     float* d_ring =
@@ -363,7 +378,7 @@ __device__ __forceinline__ Column column_of(const Block& block, const TileOfItem
   column.row = own * Tile::kRowBytes;
   column.item = own >> tile.size;
   column.inside = index == own ? 1 : 0;
-  const StackEntry& entry = block.s_entries[column.item];
+  const StackEntry& entry = block.s_fixed().entries[column.item];
   const int frame = tile.before + (own & ((1 << tile.size) - 1));
   const std::int64_t time = entry.received + frame;
   const bool received = kHold ? (entry.flags & StackEntry::kStartHold) != 0 && frame == 0 : frame < entry.frames;
@@ -380,7 +395,7 @@ __device__ __forceinline__ Column column_of(const Block& block, const TileOfItem
 template <bool kHold>
 __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile, int thread) {
   const StackArgs& args = block.args;
-  const StackLayer layer = block.s_layers[0];
+  const StackLayer layer = block.s_fixed().layers[0];
   char* s_window = window_at(block, tile, 0);
   const int item_bytes = layer.halo_bytes + (Tile::kRowBytes << tile.size);
   const int first_channel = block.rank * Tile::kBlockChannels;
@@ -390,7 +405,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
   // A quarter of an entry a thread. An entry alone came along with the command.
   if (thread < 4 * tile.items) {
     const bool alone = StackCommand::count(command) == 1;
-    reinterpret_cast<int4*>(block.s_entries)[thread] =
+    reinterpret_cast<int4*>(block.s_fixed().entries)[thread] =
         alone ? reinterpret_cast<const int4*>(block.entry)[thread]
               : load_host(reinterpret_cast<const int4*>(args.entries + tile.first) + thread);
   }
@@ -405,7 +420,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
   const bool mine = quads && channel < Tile::kBlockChannels && column < tile.columns();
   float4 samples = {};
   if (mine && channel < channels) {
-    const StackEntry& entry = block.s_entries[column >> tile.size];
+    const StackEntry& entry = block.s_fixed().entries[column >> tile.size];
     const float* from = entry.input + (first_channel + channel) * entry.in_stride + tile.before + frame;
     const int left = entry.frames - tile.before - frame;
     if (left > 0 && reinterpret_cast<std::uintptr_t>(from) % sizeof(float4) == 0) {
@@ -426,7 +441,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
     if (c >= channels) return 0.0f;
     if (kHold) return load_host(args.frames_to_hold + (tile.first + k) * block.plan().in_channels + first_channel + c);
     if (block.s_words != nullptr && StackCommand::is_single(command)) return block.s_words[c];
-    const StackEntry& entry = block.s_entries[k >> tile.size];
+    const StackEntry& entry = block.s_fixed().entries[k >> tile.size];
     const int f = k & ((1 << tile.size) - 1);
     return f < entry.frames ? load_host(entry.input + (first_channel + c) * entry.in_stride + f) : 0.0f;
   };
@@ -440,7 +455,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
     commit_copies();
   }
   if (mine) {
-    const StackEntry& entry = block.s_entries[column >> tile.size];
+    const StackEntry& entry = block.s_fixed().entries[column >> tile.size];
     const std::int64_t left = entry.end - entry.received - tile.before - frame;  // real frames from here on
     char* s_frame =
         s_window + (column >> tile.size) * item_bytes + (layer.halo_frames + frame) * Tile::kRowBytes + 4 * channel;
@@ -453,7 +468,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
     for (int i = thread; i < most; i += Tile::kThreads) {
       const int item = kHold ? i / Tile::kBlockChannels : i / Tile::kBlockChannels >> tile.size;
       const int f = kHold ? 0 : i / Tile::kBlockChannels & ((1 << tile.size) - 1);
-      const StackEntry& entry = block.s_entries[item];
+      const StackEntry& entry = block.s_fixed().entries[item];
       char* s_frame =
           s_window + item * item_bytes + (layer.halo_frames + f) * Tile::kRowBytes + 4 * (i % Tile::kBlockChannels);
       const float sample = i == thread ? single : load_single(i);
@@ -464,7 +479,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
     }
   }
   const int last_column = thread - (Tile::kThreads - Tile::kMostColumns);
-  if (last_column >= 0) block.s_columns[last_column] = column_of<kHold>(block, tile, last_column);
+  if (last_column >= 0) block.s_fixed().columns[last_column] = column_of<kHold>(block, tile, last_column);
   wait_copies<0>();
   __syncthreads();  // halos and layer 0's new frames are in the windows, columns are there
 }
@@ -490,7 +505,7 @@ struct Finish {
 // pairs, with zeros for blocks that there are not.
 __device__ __forceinline__ float sum_partials(Block& block, const Finish& finish, int place, int buffer) {
   const char* s_partials = block.s_partials() + place + buffer * block.buffer_bytes();
-  barrier_wait(block.partials_full + 8 * buffer, block.parities >> buffer & 1);
+  barrier_wait(block.partials_full(buffer), block.parities >> buffer & 1);
   float partials[Tile::kMostBlocks];
 #pragma unroll
   for (int source = 0; source < Tile::kMostBlocks; ++source) {
@@ -570,10 +585,10 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
   float* s_inverse = reinterpret_cast<float*>(block.s_inverses()) + in_part;
   char* s_operand = block.s_operands() + (in_part % 8 * 4 + channel / 4) * 16 + channel % 4 / 2 * 8 + in_part / 8 * 4 +
                     channel % 2 * 2;
-  const Column* const s_columns = block.s_columns + in_part;
+  const Column* const s_columns = block.s_fixed().columns + in_part;
   char* s_window = window_at(block, tile, 0) + 4 * channel;
   char* s_window_before = s_window;
-  StackLayer layer = block.s_layers[0];
+  StackLayer layer = block.s_fixed().layers[0];
   Finish finish(block, layer, channel);  // of the layer before
   std::int32_t x_offset = 0;  // in the window before: its residual's frame 0, and the bytes of an item's halo
   std::int32_t x_halo_bytes = 0;
@@ -609,7 +624,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
           }
         }
         if (kPass == Pass::kWhole && part == 0 && tile.before > 0 && layer.halo_frames > 0) {
-          barrier_wait(block.halos_full + 8 * index, block.halo_parity);
+          barrier_wait(block.halos_full(index), block.halo_parity);
         }
       }
       if (kPass != Pass::kApart && index > 0) {
@@ -645,7 +660,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
     finish = Finish(block, layer, channel);
     x_offset = layer.residual_offset;
     x_halo_bytes = layer.halo_bytes;
-    layer = block.s_layers[min(index + 1, layer_count - 1)];
+    layer = block.s_fixed().layers[min(index + 1, layer_count - 1)];
   }
 
   if (rank < layer.out_blocks) {
@@ -680,15 +695,15 @@ template <Pass kPass>
 __device__ __forceinline__ void store_rings(const Block& block, const TileOfItems& tile, const StackLayer& layer,
                                             int part, const char* s_window, int thread) {
   const int channel = thread % Tile::kBlockChannels;
-  const Column column = block.s_columns[part * Tile::kPartColumns + thread / Tile::kBlockChannels];
+  const Column column = block.s_fixed().columns[part * Tile::kPartColumns + thread / Tile::kBlockChannels];
   if (block.rank >= layer.in_blocks || column.from_end == 0 || column.from_end > layer.halo_frames) return;
   const float newest = load_sample(s_window + column.row + (column.item + 1) * layer.halo_bytes + 4 * channel);
   const StackPlan& plan = block.plan();
-  float* d_ring =
-      block.args.d_state + channel +
-      ((static_cast<std::int64_t>(block.s_entries[column.item].slot) * plan.blocks + block.rank) * plan.ring_rows +
-       layer.ring_row) *
-          Tile::kBlockChannels;
+  float* d_ring = block.args.d_state + channel +
+                  ((static_cast<std::int64_t>(block.s_fixed().entries[column.item].slot) * plan.blocks + block.rank) *
+                       plan.ring_rows +
+                   layer.ring_row) *
+                      Tile::kBlockChannels;
   if (kPass == Pass::kHold) {
     for (int h = 0; h <= layer.ring_mask; ++h) d_ring[h * Tile::kBlockChannels] = newest;
   } else {
@@ -700,7 +715,7 @@ __device__ __forceinline__ void store_rings(const Block& block, const TileOfItem
 // processors takes a thread's sample or its four in the same time.
 __device__ __forceinline__ void send_halo(const Block& block, const TileOfItems& tile, int index, int part,
                                           int thread) {
-  const StackLayer& layer = block.s_layers[index];
+  const StackLayer& layer = block.s_fixed().layers[index];
   const int row = part * Tile::kPartColumns + thread / 4;
   if (block.rank >= layer.in_blocks || thread >= 4 * Tile::kPartColumns || row >= tile.columns() ||
       row < tile.columns() - layer.halo_frames) {
@@ -711,7 +726,7 @@ __device__ __forceinline__ void send_halo(const Block& block, const TileOfItems&
   // This block's like in the other team has its frame 0 where the frame behind ours would be.
   const auto follower = static_cast<std::uint32_t>(block.plan().blocks + block.rank);
   send(address_in_block(shared_address(s_frame) - tile.columns() * Tile::kRowBytes, follower),
-       address_in_block(block.halos_full + 8 * index, follower), samples.x, samples.y, samples.z, samples.w);
+       address_in_block(block.halos_full(index), follower), samples.x, samples.y, samples.z, samples.w);
 }
 
 // Of the other warps: each multiplies a part's operands with the columns of every layer's mix for one block, and sends
@@ -725,7 +740,7 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
   const auto rank_of_destination = static_cast<std::uint32_t>((warp & (plan.blocks - 1)) + block.team * plan.blocks);
   const std::uint32_t sent_to = address_in_block(
       shared_address(block.s_partials() + block.rank * Tile::kPartialBytes + 16 * lane), rank_of_destination);
-  const std::uint32_t sent_full = address_in_block(block.partials_full, rank_of_destination);
+  const std::uint32_t sent_full = address_in_block(block.partials_full(0), rank_of_destination);
   const char* s_operands = block.s_operands() + 16 * lane;
   const char* s_inverses = block.s_inverses() + (lane & ~3);
   const char* s_window = window_at(block, tile, 0);
@@ -733,7 +748,7 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
   int operand = 0;
 #pragma unroll 1
   for (int index = 0; index < plan.layer_count; ++index) {
-    const StackLayer& layer = block.s_layers[index];
+    const StackLayer& layer = block.s_fixed().layers[index];
     // Where there are fewer blocks than warps, the last ones have none.
     const bool sends = block.rank < layer.in_blocks && warp < layer.out_blocks;
     uint4 high = {};
@@ -748,7 +763,7 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
       const int buffer = Block::buffer_of(index, part);
       const int columns = min(tile.columns() - part * Tile::kPartColumns, Tile::kPartColumns);
       if (thread == Tile::kThreads - 1 && block.rank < layer.out_blocks) {
-        barrier_expect(block.partials_full + 8 * buffer, layer.in_blocks * columns * Tile::kRowBytes);
+        barrier_expect(block.partials_full(buffer), layer.in_blocks * columns * Tile::kRowBytes);
       }
       barrier_of_all();  // operands are there, and the part's new frames
       if (sends) {
@@ -798,9 +813,9 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
   cluster_wait();  // the others have read the last tile's partial sums, and halos
   load_input<kHold>(block, tile, thread);
   if (tile.before > 0 && thread < plan.layer_count) {
-    const StackLayer& layer = block.s_layers[thread];
+    const StackLayer& layer = block.s_fixed().layers[thread];
     if (layer.halo_frames > 0 && rank < layer.in_blocks) {
-      barrier_expect(block.halos_full + 8 * thread, min(layer.halo_frames, tile.before) * Tile::kRowBytes);
+      barrier_expect(block.halos_full(thread), min(layer.halo_frames, tile.before) * Tile::kRowBytes);
     }
   }
   if (thread < Tile::kComputingThreads) {
@@ -810,7 +825,7 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
   }
 
   const bool single = StackCommand::is_single(block.entry->command);
-  if (!kHold && !single && rank < block.s_layers[plan.layer_count - 1].out_blocks) {
+  if (!kHold && !single && rank < block.s_fixed().layers[plan.layer_count - 1].out_blocks) {
     const int first_channel = rank * Tile::kBlockChannels;
     const int channels = min(plan.out_channels - first_channel, Tile::kBlockChannels);
     const float* s_output = reinterpret_cast<const float*>(block.s_memory + plan.output_offset);
@@ -821,7 +836,7 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
       const int c = thread >> quad_bits;
       const int column = 4 * (thread & ((1 << quad_bits) - 1));
       if (c < channels && column < tile.columns()) {
-        const StackEntry& entry = block.s_entries[column >> tile.size];
+        const StackEntry& entry = block.s_fixed().entries[column >> tile.size];
         const int frame = tile.before + (column & ((1 << tile.size) - 1));
         const int left = entry.frames - frame;
         float* to = entry.output + (first_channel + c) * entry.out_stride + frame;
@@ -840,7 +855,7 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
         const int c = i % Tile::kBlockChannels;
         const int k = i / Tile::kBlockChannels;
         const int f = k & ((1 << tile.size) - 1);
-        const StackEntry& entry = block.s_entries[k >> tile.size];
+        const StackEntry& entry = block.s_fixed().entries[k >> tile.size];
         if (c < channels && f < entry.frames) {
           entry.output[(first_channel + c) * entry.out_stride + f] = s_output[c * Tile::kOutputStride + k];
         }
@@ -918,8 +933,8 @@ struct Mail {
   float* s_words;       // and the block's samples, of a single pass
   std::uint32_t full;   // the barrier of the entry
   bool leads;           // looks into the mailbox, for the cluster
-  bool takes_words;  // of the first cluster, which has the single passes, and     // has channels of the stack's input
-  bool is_single;    // the pass before was a single one
+  bool takes_words;     // has channels of a single pass's input
+  bool is_single;       // the pass before was a single one
   std::uint32_t parity = 0;
   std::uint32_t sequence = 0;  // of the last pass
 
@@ -997,40 +1012,29 @@ __device__ __forceinline__ bool wait_for_mail(const StackArgs& args, Mail& mail,
 template <bool kResident>
 __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_constant__ StackArgs args) {
 #if __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(128) char s_memory[];
-  __shared__ StackEntry s_entries[Tile::kMostColumns];
-  __shared__ Column s_columns[Tile::kMostColumns];
-  __shared__ StackEntry s_entry;
-  __shared__ float s_words[Tile::kBlockChannels];
-  __shared__ std::uint64_t s_partials_full[Block::kBuffers];
-  __shared__ std::uint64_t s_halos_full[Tile::kMostLayers];
+  extern __shared__ __align__(128) char s_dynamic[];
   __shared__ std::uint64_t s_image_full;
-  __shared__ std::uint64_t s_entry_full;
+  // Its address in a register: of a name in shared memory the compiler asks for the block's rank at every use.
+  std::uint32_t address = shared_address(s_dynamic);
+  asm volatile("" : "+r"(address));
+  char* const s_memory = static_cast<char*>(__cvta_shared_to_generic(address));
+  Fixed& s_fixed = *reinterpret_cast<Fixed*>(s_memory + Tile::kSharedBytes);
   const int blocks = args.plan.blocks;
   const int rank = static_cast<int>(rank_in_cluster()) & (blocks - 1);
   const int team = static_cast<int>(rank_in_cluster()) >> args.plan.block_bits;
-  Block block{args,
-              s_memory,
-              s_entries,
-              s_columns,
-              kResident ? &s_entry : &args.entry,
-              kResident ? s_words : nullptr,
-              reinterpret_cast<const StackLayer*>(s_memory + Tile::kSharedBytes),
-              shared_address(s_partials_full),
-              shared_address(s_halos_full),
-              team,
-              rank};
+  Block block{args, s_memory, kResident ? &s_fixed.entry : &args.entry, kResident ? s_fixed.words : nullptr,
+              team, rank};
   std::uint32_t* const done =
       args.done + (static_cast<int>(cluster_index()) * args.teams + team) * Tile::kMostBlocks + rank;
   const bool first_of_cluster = rank == 0 && team == 0;
   for (int i = static_cast<int>(threadIdx.x); i < args.plan.layer_count * 4; i += Tile::kThreads) {
-    reinterpret_cast<int4*>(s_memory + Tile::kSharedBytes)[i] = reinterpret_cast<const int4*>(args.plan.layers)[i];
+    reinterpret_cast<int4*>(s_fixed.layers)[i] = reinterpret_cast<const int4*>(args.plan.layers)[i];
   }
   const std::uint32_t image_full = shared_address(&s_image_full);
-  const std::uint32_t entry_full = shared_address(&s_entry_full);
+  const std::uint32_t entry_full = shared_address(&s_fixed.entry_full);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < Block::kBuffers; ++i) barrier_init(block.partials_full + 8 * i, 1);
-    for (int i = 0; i < args.plan.layer_count; ++i) barrier_init(block.halos_full + 8 * i, 1);
+    for (int i = 0; i < 2 * Tile::kMostParts; ++i) barrier_init(block.partials_full(i), 1);
+    for (int i = 0; i < args.plan.layer_count; ++i) barrier_init(block.halos_full(i), 1);
     barrier_init(image_full, 1);
     barrier_init(entry_full, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -1038,10 +1042,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
     barrier_expect(image_full, args.plan.image_bytes);
     const std::byte* d_image = args.d_image + std::int64_t{args.plan.image_bytes} * block.rank;
     for (std::uint32_t at = 0; at < bytes; at += 16384) {
-      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                       shared_address(s_memory + at)),
-                   "l"(d_image + at), "r"(min(16384u, bytes - at)), "r"(image_full)
-                   : "memory");
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address + at),
+          "l"(d_image + at), "r"(min(16384u, bytes - at)), "r"(image_full)
+          : "memory");
     }
   }
   __syncthreads();  // layers are there
@@ -1056,11 +1060,11 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
       tell_host(done, StackCommand::sequence(args.entry.command));
     }
   } else {
-    Mail mail{&s_entry,
-              s_words,
+    Mail mail{&s_fixed.entry,
+              s_fixed.words,
               entry_full,
               first_of_cluster,
-              cluster_index() == 0 && team == 0 && rank < block.s_layers[0].in_blocks,
+              cluster_index() == 0 && team == 0 && rank < block.s_fixed().layers[0].in_blocks,
               false};
     mail.sequence = args.d_done[cluster_index()];
     const std::uint64_t start = nanoseconds();
@@ -1080,7 +1084,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
 #endif
 }
 
-constexpr int kLaunchBytes = Tile::kSharedBytes + Tile::kMostLayers * static_cast<int>(sizeof(StackLayer));
+constexpr int kLaunchBytes = Tile::kSharedBytes + static_cast<int>(sizeof(Fixed));
 
 struct Launch {
   Launch(int blocks, int clusters, cudaStream_t stream) {
