@@ -291,11 +291,19 @@ struct Block {
   char* s_memory;
   const StackEntry* entry;  // the pass, and its first entry
   const float* s_words;     // the block's samples of a single pass, if the kernel is resident
+  std::uint32_t* done;      // in the host's memory: its last sequence
   int team;
   int rank;                    // in its team
   std::uint32_t parities = 0;  // a bit a barrier of partial sums: of its next phase
   std::uint32_t halo_parity = 0;
 
+  // Tells the host that the pass is over, as far as it is this block's, whose threads have met behind what they wrote.
+  // A single pass is over when all words of its output are there.
+  __device__ __forceinline__ void tell() const {
+    if (threadIdx.x == 0 && !StackCommand::is_single(entry->command)) {
+      tell_host(done, StackCommand::sequence(entry->command));
+    }
+  }
   __device__ __forceinline__ const StackPlan& plan() const { return args.plan; }
   __device__ __forceinline__ Fixed& s_fixed() const { return *reinterpret_cast<Fixed*>(s_memory + Tile::kSharedBytes); }
   __device__ __forceinline__ std::uint32_t partials_full(int buffer) const {
@@ -308,6 +316,14 @@ struct Block {
   // buffer for every other step. Who sends partial sums of a layer has those of the layer before, from blocks that have
   // read those before these.
   static __device__ __forceinline__ int buffer_of(int layer, int part) { return layer % 2 * Tile::kMostParts + part; }
+  // Until the partial sums in a buffer have come.
+  __device__ __forceinline__ void wait_for_partials(int buffer) const {
+    barrier_wait(partials_full(buffer), parities >> buffer & 1);
+  }
+  // Behind the waits for all parts of a layer, in every thread.
+  __device__ __forceinline__ void have_waited(int layer, int parts) {
+    parities ^= ((1u << parts) - 1) << buffer_of(layer, 0);
+  }
   __device__ __forceinline__ int buffer_bytes() const { return plan().blocks * Tile::kPartialBytes; }
   __device__ __forceinline__ char* s_partials() const { return s_memory + plan().partials_offset; }
   __device__ __forceinline__ char* s_operands() const { return s_memory + plan().operand_offset; }
@@ -325,6 +341,7 @@ struct TileOfItems {
   int window_bytes;  // from one to the next
   int before;        // frames of the item before the first column: the leading team's
   bool leads;        // the other team has the frames behind
+  bool last;         // of the block's
 
   __device__ __forceinline__ int columns() const { return items << size; }
   __device__ __forceinline__ int parts() const { return (columns() + Tile::kPartColumns - 1) / Tile::kPartColumns; }
@@ -332,6 +349,14 @@ struct TileOfItems {
 
 __device__ __forceinline__ char* window_at(const Block& block, const TileOfItems& tile, int place) {
   return block.s_memory + block.plan().windows_offset + place * tile.window_bytes;
+}
+
+// Where the ring of a layer's input is, of a stream's state, as this block has it.
+__device__ __forceinline__ float* ring_of(const Block& block, const StackLayer& layer, std::int32_t slot) {
+  const StackPlan& plan = block.plan();
+  return block.args.d_state +
+         ((static_cast<std::int64_t>(slot) * plan.blocks + block.rank) * plan.ring_rows + layer.ring_row) *
+             Tile::kBlockChannels;
 }
 
 // Queues copies of a layer's halos into its window, of frames `first`, `first` + `step` and so on, by four threads
@@ -348,11 +373,7 @@ __device__ __forceinline__ void fetch_halos(const Block& block, const TileOfItem
     const StackEntry& entry = block.s_fixed().entries[item];
     const int oldest = static_cast<int>(static_cast<std::uint32_t>(entry.received) - halo_frames);
     char* s_halo = s_window + item * item_bytes + 16 * quad;
-    float* d_ring =
-        block.args.d_state + 4 * quad +
-        ((static_cast<std::int64_t>(entry.slot) * block.plan().blocks + block.rank) * block.plan().ring_rows +
-         layer.ring_row) *
-            Tile::kBlockChannels;
+    float* d_ring = ring_of(block, layer, entry.slot) + 4 * quad;
     if ((entry.flags & StackEntry::kFresh) == 0) {
 #pragma unroll 4
       for (int frame = first; frame < halo_frames; frame += step) {
@@ -503,13 +524,19 @@ struct Finish {
 
 // The output: the partial sums in a buffer, scaled, biased, activated, and the residual. Their sum is one of pairs of
 // pairs, with zeros for blocks that there are not.
-__device__ __forceinline__ float sum_partials(Block& block, const Finish& finish, int place, int buffer) {
+__device__ __forceinline__ float sum_partials(const Block& block, const Finish& finish, int place, int buffer) {
   const char* s_partials = block.s_partials() + place + buffer * block.buffer_bytes();
-  barrier_wait(block.partials_full(buffer), block.parities >> buffer & 1);
   float partials[Tile::kMostBlocks];
+  if (rarely(finish.in_blocks != Tile::kMostBlocks)) {
 #pragma unroll
-  for (int source = 0; source < Tile::kMostBlocks; ++source) {
-    partials[source] = source < finish.in_blocks ? load_sample(s_partials + source * Tile::kPartialBytes) : 0.0f;
+    for (int source = 0; source < Tile::kMostBlocks; ++source) {
+      partials[source] = source < finish.in_blocks ? load_sample(s_partials + source * Tile::kPartialBytes) : 0.0f;
+    }
+  } else {
+#pragma unroll
+    for (int source = 0; source < Tile::kMostBlocks; ++source) {
+      partials[source] = load_sample(s_partials + source * Tile::kPartialBytes);
+    }
   }
 #pragma unroll
   for (int step = 1; step < Tile::kMostBlocks; step *= 2) {
@@ -613,6 +640,8 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         } else {
           if (finish.residual)
             finish.x = load_sample(s_window_before + x_offset + column.row + column.item * x_halo_bytes);
+          // Of more parts than one, the others have waited.
+          if (parts == 1) block.wait_for_partials(buffer);
           newest = sum_partials(block, finish, column.place + 4 * channel, buffer);
           // Frames outside the recording are zeros to the layer behind.
           if (layer.lag_frames > column.most_lag || layer.lag_frames <= column.above_lag) newest = 0;
@@ -638,11 +667,11 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         store_operand(z, layer.before_mix, lane, s_operand + operand * Tile::kOperandBytes,
                       s_inverse + operand * (Tile::kInverseBytes / 4));
       }
-      if (owns && index > 0) block.parities ^= 1u << buffer;
       operand ^= 1;
       if (parts > 1) column = s_columns[(part + 1 < parts ? part + 1 : 0) * Tile::kPartColumns];
       barrier_of_all();  // operands are there; those of two steps ago were read
     }
+    if (owns && index > 0) block.have_waited(index - 1, parts);
     // The window before is free: see the barriers above.
     if (kPass == Pass::kFetching && index > 0) {
       if (index - 1 + tile.windows < layer_count) {
@@ -671,6 +700,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
       if (computes(part)) {
         if (finish.residual)
           finish.x = load_sample(s_window_before + x_offset + column.row + column.item * x_halo_bytes);
+        block.wait_for_partials(buffer);
         float y = sum_partials(block, finish, column.place + 4 * channel, buffer);
         if (plan.out_lag_frames > column.most_lag || plan.out_lag_frames <= column.above_lag) y = 0;
         if (kPass != Pass::kHold && single) {
@@ -683,39 +713,44 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
           s_output[channel * Tile::kOutputStride + part * Tile::kPartColumns + in_part] = y;
         }
       }
-      block.parities ^= 1u << buffer;
       if (part + 1 < parts) column = s_columns[(part + 1) * Tile::kPartColumns];
     }
+    block.have_waited(layer_count - 1, parts);
   }
   if (tile.before > 0) block.halo_parity ^= 1;
 }
 
-// Stores a part's new frames of a layer's input in the streams' rings, as far as these reach back.
+// Stores a column's new frame of a layer's input in the stream's ring, if that reaches back so far. Four channels a
+// thread.
 template <Pass kPass>
-__device__ __forceinline__ void store_rings(const Block& block, const TileOfItems& tile, const StackLayer& layer,
-                                            int part, const char* s_window, int thread) {
-  const int channel = thread % Tile::kBlockChannels;
-  const Column column = block.s_fixed().columns[part * Tile::kPartColumns + thread / Tile::kBlockChannels];
+__device__ __forceinline__ void store_ring(const Block& block, const StackLayer& layer, const Column& column,
+                                           const char* s_window, int quad) {
   if (block.rank >= layer.in_blocks || column.from_end == 0 || column.from_end > layer.halo_frames) return;
-  const float newest = load_sample(s_window + column.row + (column.item + 1) * layer.halo_bytes + 4 * channel);
-  const StackPlan& plan = block.plan();
-  float* d_ring = block.args.d_state + channel +
-                  ((static_cast<std::int64_t>(block.s_fixed().entries[column.item].slot) * plan.blocks + block.rank) *
-                       plan.ring_rows +
-                   layer.ring_row) *
-                      Tile::kBlockChannels;
+  const float4 newest =
+      *reinterpret_cast<const float4*>(s_window + column.row + (column.item + 1) * layer.halo_bytes + 16 * quad);
+  float* d_ring = ring_of(block, layer, block.s_fixed().entries[column.item].slot) + 4 * quad;
   if (kPass == Pass::kHold) {
-    for (int h = 0; h <= layer.ring_mask; ++h) d_ring[h * Tile::kBlockChannels] = newest;
+    for (int h = 0; h <= layer.ring_mask; ++h) *reinterpret_cast<float4*>(d_ring + h * Tile::kBlockChannels) = newest;
   } else {
-    d_ring[(column.slot_row & layer.ring_mask) * Tile::kBlockChannels] = newest;
+    *reinterpret_cast<float4*>(d_ring + (column.slot_row & layer.ring_mask) * Tile::kBlockChannels) = newest;
+  }
+}
+
+// What the streams' next pass needs of a tile whose layers' windows are all there: each warp stores layers of its own.
+template <Pass kPass>
+__device__ __forceinline__ void store_rings(const Block& block, const TileOfItems& tile, int thread) {
+  for (int index = thread / 32; index < block.plan().layer_count; index += Tile::kWarps) {
+    const StackLayer& layer = block.s_fixed().layers[index];
+    for (int i = thread % 32 / 4; i < tile.columns(); i += 8) {
+      store_ring<kPass>(block, layer, block.s_fixed().columns[i], window_at(block, tile, index), thread % 4);
+    }
   }
 }
 
 // Of the trailing team's halo of a layer, what the part's frames are. Four samples a thread: the network between
 // processors takes a thread's sample or its four in the same time.
-__device__ __forceinline__ void send_halo(const Block& block, const TileOfItems& tile, int index, int part,
-                                          int thread) {
-  const StackLayer& layer = block.s_fixed().layers[index];
+__device__ __forceinline__ void send_halo(const Block& block, const TileOfItems& tile, const StackLayer& layer,
+                                          int index, int part, int thread) {
   const int row = part * Tile::kPartColumns + thread / 4;
   if (block.rank >= layer.in_blocks || thread >= 4 * Tile::kPartColumns || row >= tile.columns() ||
       row < tile.columns() - layer.halo_frames) {
@@ -730,7 +765,8 @@ __device__ __forceinline__ void send_halo(const Block& block, const TileOfItems&
 }
 
 // Of the other warps: each multiplies a part's operands with the columns of every layer's mix for one block, and sends
-// it its partial sums. Then they hand out what the other team and the streams' next pass need of the layer's input.
+// it its partial sums. Then they hand out what the other team needs of the layer's input and, where windows do not
+// last, the streams' next pass.
 template <Pass kPass>
 __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems& tile, int thread) {
   const StackPlan& plan = block.plan();
@@ -745,12 +781,17 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
   const char* s_inverses = block.s_inverses() + (lane & ~3);
   const char* s_window = window_at(block, tile, 0);
   const char* const s_windows_end = window_at(block, tile, tile.windows);
+  // One warp waits for the next part's partial sums, which were sent in the step before this one or earlier: so that
+  // all that compute need not.
+  const bool waits = warp == Tile::kMostBlocks - 1 && parts > 1;
   int operand = 0;
 #pragma unroll 1
   for (int index = 0; index < plan.layer_count; ++index) {
-    const StackLayer& layer = block.s_fixed().layers[index];
+    const StackLayer layer = block.s_fixed().layers[index];
+    const bool owns = block.rank < layer.in_blocks;
+    const bool receives = block.rank < layer.out_blocks;
     // Where there are fewer blocks than warps, the last ones have none.
-    const bool sends = block.rank < layer.in_blocks && warp < layer.out_blocks;
+    const bool sends = owns && warp < layer.out_blocks;
     uint4 high = {};
     uint4 low = {};
     if (sends) {
@@ -762,8 +803,13 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
     for (int part = 0; part < parts; ++part) {
       const int buffer = Block::buffer_of(index, part);
       const int columns = min(tile.columns() - part * Tile::kPartColumns, Tile::kPartColumns);
-      if (thread == Tile::kThreads - 1 && block.rank < layer.out_blocks) {
+      if (thread == Tile::kThreads - 1 && receives) {
         barrier_expect(block.partials_full(buffer), layer.in_blocks * columns * Tile::kRowBytes);
+      }
+      if (waits && part + 1 < parts && owns && index > 0)
+        block.wait_for_partials(Block::buffer_of(index - 1, part + 1));
+      if (waits && part + 1 == parts && receives && index + 1 < plan.layer_count) {
+        block.wait_for_partials(Block::buffer_of(index, 0));
       }
       barrier_of_all();  // operands are there, and the part's new frames
       if (sends) {
@@ -793,12 +839,23 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
         if (left > Tile::kUnitColumns) send(to + Tile::kUnitBytes, full, y[0][2], y[0][3], y[1][2], y[1][3]);
       }
       operand ^= 1;
-      if (kPass == Pass::kWhole && tile.leads) send_halo(block, tile, index, part, thread - Tile::kComputingThreads);
-      store_rings<kPass>(block, tile, layer, part, s_window, thread - Tile::kComputingThreads);
+      if (kPass == Pass::kWhole && tile.leads) {
+        send_halo(block, tile, layer, index, part, thread - Tile::kComputingThreads);
+      }
+      if (kPass == Pass::kFetching || kPass == Pass::kHold) {
+        const int own = thread - Tile::kComputingThreads;
+        if (own < 4 * Tile::kPartColumns) {
+          store_ring<kPass>(block, layer, block.s_fixed().columns[part * Tile::kPartColumns + own / 4], s_window,
+                            own % 4);
+        }
+      }
     }
+    if (owns && index > 0) block.have_waited(index - 1, parts);
     s_window += tile.window_bytes;
     if (s_window == s_windows_end) s_window = window_at(block, tile, 0);
   }
+  if (block.rank < block.s_fixed().layers[plan.layer_count - 1].out_blocks)
+    block.have_waited(plan.layer_count - 1, parts);
 }
 
 // Runs a tile through the stack. A step's time is that of a thread's instructions one behind the other, so there are
@@ -862,8 +919,11 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
       }
     }
   }
-  if (kHold) __threadfence();
-  __syncthreads();  // what comes next overwrites entries, windows and output
+  __syncthreads();  // what comes next overwrites entries and output
+  if (!kHold && tile.last) block.tell();
+  if (kPass == Pass::kWhole || kPass == Pass::kApart) store_rings<kPass>(block, tile, thread);
+  __threadfence();  // for the next pass, or tile, which reads rings
+  __syncthreads();  // and windows
   cluster_arrive();
 }
 
@@ -900,12 +960,14 @@ __device__ __forceinline__ void run_pass(Block& block) {
   tile.before = splits ? block.team << tile.size : 0;
   tile.leads = splits && block.team == 0;
   const int own_first = static_cast<int>(cluster_index()) * teams * most_items;
+  const int step = clusters * teams * most_items;
+  tile.last = false;
   if (own_first >= count) {
     // As with a tile: who waits behind this pass knows that every thread has read the command.
     cluster_wait();
     cluster_arrive();
   }
-  for (int first = own_first; first < count; first += clusters * teams * most_items) {
+  for (int first = own_first; first < count; first += step) {
     tile.first = first + team * most_items;
     tile.items = min(count - first - team * most_items, most_items);
     if (tile.items <= 0) {
@@ -914,8 +976,9 @@ __device__ __forceinline__ void run_pass(Block& block) {
         cluster_wait();
         cluster_arrive();
       }
-      return;
+      break;
     }
+    tile.last = first + step + team * most_items >= count;
     if (holds) run_tile<Pass::kHold, 0>(block, tile);
     if (plan.taps == 5) {
       run_tile_of<5>(block, tile);
@@ -925,6 +988,7 @@ __device__ __forceinline__ void run_pass(Block& block) {
       run_tile_of<0>(block, tile);
     }
   }
+  if (!tile.last) block.tell();  // it had none
 }
 
 // What a block of a resident kernel has of the mailbox, and what its first warp sees there.
@@ -1022,10 +1086,13 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
   const int blocks = args.plan.blocks;
   const int rank = static_cast<int>(rank_in_cluster()) & (blocks - 1);
   const int team = static_cast<int>(rank_in_cluster()) >> args.plan.block_bits;
-  Block block{args, s_memory, kResident ? &s_fixed.entry : &args.entry, kResident ? s_fixed.words : nullptr,
-              team, rank};
-  std::uint32_t* const done =
-      args.done + (static_cast<int>(cluster_index()) * args.teams + team) * Tile::kMostBlocks + rank;
+  Block block{args,
+              s_memory,
+              kResident ? &s_fixed.entry : &args.entry,
+              kResident ? s_fixed.words : nullptr,
+              args.done + (static_cast<int>(cluster_index()) * args.teams + team) * Tile::kMostBlocks + rank,
+              team,
+              rank};
   const bool first_of_cluster = rank == 0 && team == 0;
   for (int i = static_cast<int>(threadIdx.x); i < args.plan.layer_count * 4; i += Tile::kThreads) {
     reinterpret_cast<int4*>(s_fixed.layers)[i] = reinterpret_cast<const int4*>(args.plan.layers)[i];
@@ -1053,12 +1120,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
   cluster_wait();  // every block's barriers are there
   cluster_arrive();
   barrier_wait(image_full, 0);
-  // A single pass is over for the host when all words of its output are there.
   if constexpr (!kResident) {
     run_pass(block);
-    if (threadIdx.x == 0 && !StackCommand::is_single(args.entry.command)) {
-      tell_host(done, StackCommand::sequence(args.entry.command));
-    }
   } else {
     Mail mail{&s_fixed.entry,
               s_fixed.words,
@@ -1070,10 +1133,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
     const std::uint64_t start = nanoseconds();
     while (wait_for_mail(args, mail, rank, start)) {
       run_pass(block);
-      if (threadIdx.x == 0) {
-        if (!mail.is_single) tell_host(done, mail.sequence);
-        if (first_of_cluster) args.d_done[cluster_index()] = mail.sequence;
-      }
+      if (threadIdx.x == 0 && first_of_cluster) args.d_done[cluster_index()] = mail.sequence;
       // The next command overwrites this one: every block has read it.
       cluster_wait();
       cluster_arrive();
