@@ -90,6 +90,14 @@ __device__ __forceinline__ int this_thread() {
   return thread;
 }
 
+// The same place, kept in a register: the compiler would ask for what it is made of, the block's rank or a parameter,
+// wherever it is used.
+__device__ __forceinline__ char* in_register(const void* s_place) {
+  std::uint32_t address = shared_address(s_place);
+  asm volatile("" : "+r"(address));
+  return static_cast<char*>(__cvta_shared_to_generic(address));
+}
+
 // The same place of shared memory in another block of the cluster.
 __device__ __forceinline__ std::uint32_t address_in_block(std::uint32_t address, std::uint32_t block) {
   std::uint32_t mapped;
@@ -524,8 +532,7 @@ struct Finish {
 
 // The output: the partial sums in a buffer, scaled, biased, activated, and the residual. Their sum is one of pairs of
 // pairs, with zeros for blocks that there are not.
-__device__ __forceinline__ float sum_partials(const Block& block, const Finish& finish, int place, int buffer) {
-  const char* s_partials = block.s_partials() + place + buffer * block.buffer_bytes();
+__device__ __forceinline__ float sum_partials(const Finish& finish, const char* s_partials) {
   float partials[Tile::kMostBlocks];
   if (rarely(finish.in_blocks != Tile::kMostBlocks)) {
 #pragma unroll
@@ -556,7 +563,7 @@ __device__ __forceinline__ float sum_partials(const Block& block, const Finish& 
 // The operand of two units, 16 frames, is 16 bytes a lane and term: {k 0, k 1} of frame f, f + 8, {k 2, k 3} of both,
 // with f = lane / 4 and four channels k from 4 * (lane % 4) on.
 __device__ __forceinline__ void store_operand(float z, Activation activation, int lane, char* s_operand,
-                                              float* s_inverse) {
+                                              char* s_inverse) {
   if (rarely(activation != Activation::kSilu)) {
     if (activation != Activation::kIdentity) z = activate_rarely(activation, z);
     z *= CommonScale::kScale;
@@ -585,7 +592,7 @@ __device__ __forceinline__ void store_operand(float z, Activation activation, in
   const __half high = __float2half_rn(z);
   *reinterpret_cast<__half*>(s_operand) = high;
   *reinterpret_cast<__half*>(s_operand + Tile::kUnitBytes) = __float2half_rn(z - __half2float(high));
-  if (lane % Tile::kBlockChannels == 0) *s_inverse = inverse;
+  if (lane % Tile::kBlockChannels == 0) *reinterpret_cast<float*>(s_inverse) = inverse;
 }
 
 // How a tile goes through the stack.
@@ -609,7 +616,8 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
   const int parts = tile.parts();
   const auto computes = [&](int part) { return part * Tile::kPartColumns + thread / 32 * 2 < tile.columns(); };
 
-  float* s_inverse = reinterpret_cast<float*>(block.s_inverses()) + in_part;
+  char* const s_inverse = in_register(block.s_inverses() + 4 * in_part);
+  char* const s_partials = in_register(block.s_partials() + 4 * channel);
   char* s_operand = block.s_operands() + (in_part % 8 * 4 + channel / 4) * 16 + channel % 4 / 2 * 8 + in_part / 8 * 4 +
                     channel % 2 * 2;
   const Column* const s_columns = block.s_fixed().columns + in_part;
@@ -642,7 +650,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
             finish.x = load_sample(s_window_before + x_offset + column.row + column.item * x_halo_bytes);
           // Of more parts than one, the others have waited.
           if (parts == 1) block.wait_for_partials(buffer);
-          newest = sum_partials(block, finish, column.place + 4 * channel, buffer);
+          newest = sum_partials(finish, s_partials + column.place + buffer * block.buffer_bytes());
           // Frames outside the recording are zeros to the layer behind.
           if (layer.lag_frames > column.most_lag || layer.lag_frames <= column.above_lag) newest = 0;
           if (column.inside != 0) *reinterpret_cast<float*>(s_frame + layer.halo_bytes) = newest;
@@ -665,7 +673,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         if (kPass != Pass::kApart) z = sum_older_taps<kTaps>(taps, layer, s_taps, s_frame);
         z = fmaf(taps.newest(s_taps, layer.taps), newest, z);
         store_operand(z, layer.before_mix, lane, s_operand + operand * Tile::kOperandBytes,
-                      s_inverse + operand * (Tile::kInverseBytes / 4));
+                      s_inverse + operand * Tile::kInverseBytes);
       }
       operand ^= 1;
       if (parts > 1) column = s_columns[(part + 1 < parts ? part + 1 : 0) * Tile::kPartColumns];
@@ -701,7 +709,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         if (finish.residual)
           finish.x = load_sample(s_window_before + x_offset + column.row + column.item * x_halo_bytes);
         block.wait_for_partials(buffer);
-        float y = sum_partials(block, finish, column.place + 4 * channel, buffer);
+        float y = sum_partials(finish, s_partials + column.place + buffer * block.buffer_bytes());
         if (plan.out_lag_frames > column.most_lag || plan.out_lag_frames <= column.above_lag) y = 0;
         if (kPass != Pass::kHold && single) {
           if (in_part == 0) {
@@ -1078,10 +1086,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char s_dynamic[];
   __shared__ std::uint64_t s_image_full;
-  // Its address in a register: of a name in shared memory the compiler asks for the block's rank at every use.
-  std::uint32_t address = shared_address(s_dynamic);
-  asm volatile("" : "+r"(address));
-  char* const s_memory = static_cast<char*>(__cvta_shared_to_generic(address));
+  char* const s_memory = in_register(s_dynamic);
   Fixed& s_fixed = *reinterpret_cast<Fixed*>(s_memory + Tile::kSharedBytes);
   const int blocks = args.plan.blocks;
   const int rank = static_cast<int>(rank_in_cluster()) & (blocks - 1);
@@ -1109,10 +1114,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
     barrier_expect(image_full, args.plan.image_bytes);
     const std::byte* d_image = args.d_image + std::int64_t{args.plan.image_bytes} * block.rank;
     for (std::uint32_t at = 0; at < bytes; at += 16384) {
-      asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(address + at),
-          "l"(d_image + at), "r"(min(16384u, bytes - at)), "r"(image_full)
-          : "memory");
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                       shared_address(s_memory + at)),
+                   "l"(d_image + at), "r"(min(16384u, bytes - at)), "r"(image_full)
+                   : "memory");
     }
   }
   __syncthreads();  // layers are there
