@@ -4,10 +4,10 @@
 //                   [--samples executor|caller]
 //
 // Samples are in memory of Executor::allocate_samples, which the card reads and writes where it is, or in the caller's.
-// For each chunk and each WAY (resident, launched, layers; else all of them) a chunk of every stream in one call, and
-// how many frames a second that makes. For one stream, beside it, what no stack can beat: a kernel that copies as many
-// bytes from and to the host's memory, launched, and staying and waiting for a word; and the longest gaps of a loop
-// that only reads the clock.
+// For each chunk and each WAY (resident, launched, layers, cpu; else all of them) a chunk of every stream in one call,
+// and how many frames a second that makes. For one stream, beside it, what no stack can beat: a kernel that copies as
+// many bytes from and to the host's memory, launched, and staying and waiting for a word; and the longest gaps of a
+// loop that only reads the clock.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -38,6 +38,16 @@ using halotap::kernels::Layer;
 using halotap::kernels::SlotChunk;
 using halotap::kernels::Stack;
 
+struct Way {
+  const char* name;
+  bool on_card;
+  CudaInvocation invocation;
+};
+constexpr Way kWays[] = {{"resident", true, CudaInvocation::kResident},
+                         {"launched", true, CudaInvocation::kLaunch},
+                         {"layers", true, CudaInvocation::kLayers},
+                         {"cpu", false, {}}};
+
 struct Options {
   std::int64_t calls = 100000;
   std::int64_t streams = 1;
@@ -45,16 +55,9 @@ struct Options {
   std::int64_t channels = 128;
   std::int64_t kernel_size = 5;
   std::vector<std::int64_t> chunks;
-  std::vector<CudaInvocation> ways;
+  std::vector<Way> ways;
   bool in_place = true;
 };
-
-constexpr CudaInvocation kWays[] = {CudaInvocation::kResident, CudaInvocation::kLaunch, CudaInvocation::kLayers};
-
-const char* name_of(CudaInvocation way) {
-  if (way == CudaInvocation::kResident) return "resident";
-  return way == CudaInvocation::kLaunch ? "launched" : "layers";
-}
 
 std::int64_t now_ns() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
@@ -115,14 +118,15 @@ void time_calls(const char* what, std::int64_t chunk, std::int64_t calls, std::i
   std::fflush(stdout);
 }
 
-void time_stack(const Options& options, std::int64_t chunk_frames, CudaInvocation invocation) {
+void time_stack(const Options& options, std::int64_t chunk_frames, const Way& way) {
   const auto stack = random_stack(options);
   ExecutorSpec spec;
   spec.max_streams = options.streams;
   spec.max_chunk_frames = chunk_frames;
   spec.now_ns = now_ns;
-  spec.cuda_invocation = invocation;
-  const std::unique_ptr<Executor> executor = halotap::kernels::make_cuda_executor(stack, spec);
+  spec.cuda_invocation = way.invocation;
+  const std::unique_ptr<Executor> executor = way.on_card ? halotap::kernels::make_cuda_executor(stack, spec)
+                                                         : halotap::kernels::make_cpu_executor(stack, spec);
   if (chunk_frames == options.chunks.front()) std::printf("%s\n", executor->description().c_str());
   std::mt19937_64 random(2);
   std::normal_distribution<float> normal;
@@ -135,11 +139,11 @@ void time_stack(const Options& options, std::int64_t chunk_frames, CudaInvocatio
   std::vector<SlotChunk> chunks;
   for (std::int64_t slot = 0; slot < options.streams; ++slot) {
     executor->reset(slot, {});
-    chunks.push_back(
-        {slot, halotap::kernels::planar<const float>(input + slot * floats, options.channels, chunk_frames),
-         halotap::kernels::planar(output + slot * floats, options.channels, chunk_frames), 0});
+    chunks.push_back({slot,
+                      halotap::kernels::planar<const float>(input + slot * floats, options.channels, chunk_frames),
+                      halotap::kernels::planar(output + slot * floats, options.channels, chunk_frames), 0});
   }
-  time_calls(name_of(invocation), chunk_frames, options.calls, options.streams * chunk_frames, [&] {
+  time_calls(way.name, chunk_frames, options.calls, options.streams * chunk_frames, [&] {
     executor->process(chunks, 0);
     if (chunks.back().frames_emitted != chunk_frames) throw std::runtime_error("no result");
   });
@@ -255,10 +259,10 @@ Options parse(char** arguments) {
     } else if (option == "--chunk") {
       options.chunks.push_back(parse("--chunk", value, 1024));
     } else if (option == "--as") {
-      const auto* way = std::find_if(std::begin(kWays), std::end(kWays), [&](CudaInvocation known) {
-        return value != nullptr && std::strcmp(value, name_of(known)) == 0;
+      const auto* way = std::find_if(std::begin(kWays), std::end(kWays), [&](const Way& known) {
+        return value != nullptr && std::strcmp(value, known.name) == 0;
       });
-      if (way == std::end(kWays)) throw std::invalid_argument("--as: expected resident, launched or layers");
+      if (way == std::end(kWays)) throw std::invalid_argument("--as: expected resident, launched, layers or cpu");
       options.ways.push_back(*way);
     } else if (option == "--samples") {
       if (value == nullptr || (std::strcmp(value, "executor") != 0 && std::strcmp(value, "caller") != 0)) {
@@ -281,8 +285,8 @@ int main(int, char** arguments) {
     const Options options = parse(arguments);
     std::printf("%-22s %6s %9s %8s %8s %8s %9s %12s\n", "", "chunk", "calls", "p50 us", "p99", "p99.9", "max",
                 "frames/us");
-    for (const CudaInvocation invocation : options.ways) {
-      for (const std::int64_t chunk : options.chunks) time_stack(options, chunk, invocation);
+    for (const Way& way : options.ways) {
+      for (const std::int64_t chunk : options.chunks) time_stack(options, chunk, way);
     }
     if (options.streams == 1) {
       for (const std::int64_t chunk : options.chunks) time_floors(options, chunk);

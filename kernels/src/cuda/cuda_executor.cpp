@@ -44,8 +44,7 @@ class CudaPassDevice final : public PassDevice {
         shape_(shape),
         now_ns_(spec.now_ns),
         pause_(spec.pause),
-        stream_(make_stream()),
-        side_stream_(make_stream()) {
+        stream_(make_stream()) {
     require(cudaGetDevice(&device_), "cudaGetDevice");
     for (const Layer& layer : stack.layers())
       blocks_.emplace_back(layer, BlockOptions{.math = math_of(spec.precision)});
@@ -61,9 +60,6 @@ class CudaPassDevice final : public PassDevice {
     d_state_ = allocate_on_device<float>(shape.max_slots * shape.state_floats);
     entries_ = allocate_pinned<PassEntry>(shape.max_items);
     d_entries_ = allocate_on_device<PassEntry>(shape.max_items);
-    d_given_up_ = allocate_on_device<int>(1);
-    one_ = allocate_pinned<int>(1);
-    one_[0] = 1;
     input_ = allocate_pinned<float>(shape.max_items * layers.front().channels * shape.in_stride);
     frames_to_hold_ = allocate_pinned<float>(shape.max_items * layers.front().channels);
     output_ = allocate_pinned<float>(shape.max_items * layers.back().channels * shape.out_stride);
@@ -83,7 +79,7 @@ class CudaPassDevice final : public PassDevice {
     }
     arrays_.max_items = shape.max_items;
     arrays_.frames_to_hold = frames_to_hold_.get();
-    arrays_.d_given_up = d_given_up_.get();
+    arrays_.d_given_up = give_up_.d_word();
     arrays_.d_items = d_items_.get();
     arrays_.d_windows = d_windows_.get();
     arrays_.d_state = d_state_.get();
@@ -138,8 +134,7 @@ class CudaPassDevice final : public PassDevice {
     });
     if (is_silent_) {
       failure_ = silence_.text(limit_ns_);
-      // Kernels do not keep this from getting there, unless nothing does: then they write nothing either.
-      cudaMemcpyAsync(d_given_up_.get(), one_.get(), sizeof(int), cudaMemcpyHostToDevice, side_stream_.get());
+      give_up_.tell();
     } else if (const cudaError_t result = launched_ != cudaSuccess ? launched_ : ended; result != cudaSuccess) {
       failure_ = cudaGetErrorString(result);
     }
@@ -312,7 +307,6 @@ class CudaPassDevice final : public PassDevice {
   const Pause pause_;
   int device_ = 0;
   OwnedStream stream_;
-  OwnedStream side_stream_;  // of what does not wait for a pass
   std::vector<PackedBlock> blocks_;
   std::vector<PackedBlock> lockstep_blocks_;  // none: no pass is
   DeviceArray<PassLayer> d_layers_;
@@ -324,8 +318,7 @@ class CudaPassDevice final : public PassDevice {
   PinnedArray<float> input_;
   PinnedArray<float> frames_to_hold_;
   PinnedArray<float> output_;
-  DeviceArray<int> d_given_up_;
-  PinnedArray<int> one_;
+  GiveUp give_up_;
   PinnedSamples samples_;
   PassArrays arrays_;
   std::int64_t input_floats_ = 0;   // an item

@@ -86,6 +86,26 @@ using OwnedStream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, StreamD
 // A stream that does not wait for the default one. Throws as `require`. [control]
 OwnedStream make_stream();
 
+// A word on the current device by which its kernels know that nobody waits for their results any more: where these were
+// to go may be the caller's again.
+class GiveUp {
+ public:
+  // Throws as `require`. [control]
+  GiveUp() : d_word_(allocate_on_device<int>(1)), one_(allocate_pinned<int>(1)), stream_(make_stream()) { one_[0] = 1; }
+
+  const volatile int* d_word() const noexcept { return d_word_.get(); }
+
+  // Kernels do not keep this from getting there, unless nothing does: then they write nothing either. [worker]
+  void tell() noexcept {
+    cudaMemcpyAsync(d_word_.get(), one_.get(), sizeof(int), cudaMemcpyHostToDevice, stream_.get());
+  }
+
+ private:
+  DeviceArray<int> d_word_;  // not 0: given up
+  PinnedArray<int> one_;
+  OwnedStream stream_;
+};
+
 // Streaming multiprocessors of the current device. [worker]
 cudaError_t count_processors(int& processors) noexcept;
 

@@ -28,7 +28,7 @@ struct PassArrays {
   Item* d_items = nullptr;                // [layer_count, max_items], as items_of gives them
   float* d_windows = nullptr;             // [window_items, window_floats], or [window_floats, window_items]
   float* d_state = nullptr;               // [max_slots, state_floats]
-  // Not 0: nobody waits for the results any more, and where they were to go may be the caller's again.
+  // GiveUp's.
   const volatile int* d_given_up = nullptr;
 };
 

@@ -57,6 +57,7 @@ class StackPassDevice final : public PassDevice {
     args_.frames_to_hold = frames_to_hold_.get();
     args_.done = done_.get();
     args_.out_words = out_words_.get();
+    args_.d_given_up = give_up_.d_word();
     args_.mailbox = mailbox_.get();
     args_.in_words = in_words_.get();
     args_.gone = gone_.get();
@@ -155,7 +156,9 @@ class StackPassDevice final : public PassDevice {
       return false;
     });
     if (is_silent_) {
+      const CurrentDevice current(device_);
       failure_ = silence_.text(limit_ns);
+      give_up_.tell();
     } else if (error_ != cudaSuccess) {
       failure_ = cudaGetErrorString(error_);
     } else {
@@ -277,6 +280,7 @@ class StackPassDevice final : public PassDevice {
   PinnedArray<TaggedWord> in_words_;
   PinnedArray<TaggedWord> mailbox_;
   PinnedArray<std::uint32_t> gone_;
+  GiveUp give_up_;
   PinnedSamples samples_;
   StackArgs args_;                // with the last pass
   std::uint32_t sequence_ = 0;    // of the last pass

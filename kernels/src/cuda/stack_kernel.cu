@@ -54,6 +54,7 @@ struct alignas(128) Fixed {
   // Of a resident kernel: the entry that has come, and the block's samples of a single pass.
   StackEntry entry;
   float words[Tile::kBlockChannels];
+  std::int32_t given_up;  // whether nobody waits for the tile's output
   // Barriers: of the buffers of partial sums, of each layer's halo that the leading team sends, of the entry.
   std::uint64_t partials_full[2 * Tile::kMostParts];
   std::uint64_t halos_full[Tile::kMostLayers];
@@ -866,6 +867,44 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
     block.have_waited(plan.layer_count - 1, parts);
 }
 
+// Brings the output to where it is wanted.
+__device__ __forceinline__ void store_output(const Block& block, const TileOfItems& tile, int thread) {
+  const int first_channel = block.rank * Tile::kBlockChannels;
+  const int channels = min(block.plan().out_channels - first_channel, Tile::kBlockChannels);
+  const float* s_output = reinterpret_cast<const float*>(block.s_memory + block.plan().output_offset);
+  // As load_input.
+  if (tile.size >= 2) {
+    const int quad_bits = 31 - __clz(tile.most_items) + tile.size - 2;
+    const int c = thread >> quad_bits;
+    const int column = 4 * (thread & ((1 << quad_bits) - 1));
+    if (c < channels && column < tile.columns()) {
+      const StackEntry& entry = block.s_fixed().entries[column >> tile.size];
+      const int frame = tile.before + (column & ((1 << tile.size) - 1));
+      const int left = entry.frames - frame;
+      float* to = entry.output + (first_channel + c) * entry.out_stride + frame;
+      const float4 y = *reinterpret_cast<const float4*>(s_output + c * Tile::kOutputStride + column);
+      if (left >= 4 && reinterpret_cast<std::uintptr_t>(to) % sizeof(float4) == 0) {
+        *reinterpret_cast<float4*>(to) = y;
+      } else {
+        if (left > 0) to[0] = y.x;
+        if (left > 1) to[1] = y.y;
+        if (left > 2) to[2] = y.z;
+        if (left > 3) to[3] = y.w;
+      }
+    }
+  } else {
+    for (int i = thread; i < tile.columns() * Tile::kBlockChannels; i += Tile::kThreads) {
+      const int c = i % Tile::kBlockChannels;
+      const int k = i / Tile::kBlockChannels;
+      const int f = k & ((1 << tile.size) - 1);
+      const StackEntry& entry = block.s_fixed().entries[k >> tile.size];
+      if (c < channels && f < entry.frames) {
+        entry.output[(first_channel + c) * entry.out_stride + f] = s_output[c * Tile::kOutputStride + k];
+      }
+    }
+  }
+}
+
 // Runs a tile through the stack. A step's time is that of a thread's instructions one behind the other, so there are
 // two kinds of threads, each with a part of them.
 template <Pass kPass, int kTaps>
@@ -887,45 +926,13 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
     compute_layers<kPass, kTaps>(block, tile, thread);
   } else {
     multiply_layers<kPass>(block, tile, thread);
+    // While the others wait for the last partial sums.
+    if (thread == Tile::kComputingThreads) block.s_fixed().given_up = *block.args.d_given_up;
   }
 
-  const bool single = StackCommand::is_single(block.entry->command);
-  if (!kHold && !single && rank < block.s_fixed().layers[plan.layer_count - 1].out_blocks) {
-    const int first_channel = rank * Tile::kBlockChannels;
-    const int channels = min(plan.out_channels - first_channel, Tile::kBlockChannels);
-    const float* s_output = reinterpret_cast<const float*>(block.s_memory + plan.output_offset);
+  if (!kHold && !StackCommand::is_single(block.entry->command)) {
     __syncthreads();  // the output is in shared memory
-    // As load_input.
-    if (tile.size >= 2) {
-      const int quad_bits = 31 - __clz(tile.most_items) + tile.size - 2;
-      const int c = thread >> quad_bits;
-      const int column = 4 * (thread & ((1 << quad_bits) - 1));
-      if (c < channels && column < tile.columns()) {
-        const StackEntry& entry = block.s_fixed().entries[column >> tile.size];
-        const int frame = tile.before + (column & ((1 << tile.size) - 1));
-        const int left = entry.frames - frame;
-        float* to = entry.output + (first_channel + c) * entry.out_stride + frame;
-        const float4 y = *reinterpret_cast<const float4*>(s_output + c * Tile::kOutputStride + column);
-        if (left >= 4 && reinterpret_cast<std::uintptr_t>(to) % sizeof(float4) == 0) {
-          *reinterpret_cast<float4*>(to) = y;
-        } else {
-          if (left > 0) to[0] = y.x;
-          if (left > 1) to[1] = y.y;
-          if (left > 2) to[2] = y.z;
-          if (left > 3) to[3] = y.w;
-        }
-      }
-    } else {
-      for (int i = thread; i < tile.columns() * Tile::kBlockChannels; i += Tile::kThreads) {
-        const int c = i % Tile::kBlockChannels;
-        const int k = i / Tile::kBlockChannels;
-        const int f = k & ((1 << tile.size) - 1);
-        const StackEntry& entry = block.s_fixed().entries[k >> tile.size];
-        if (c < channels && f < entry.frames) {
-          entry.output[(first_channel + c) * entry.out_stride + f] = s_output[c * Tile::kOutputStride + k];
-        }
-      }
-    }
+    if (block.s_fixed().given_up == 0) store_output(block, tile, thread);
   }
   __syncthreads();  // what comes next overwrites entries and output
   if (!kHold && tile.last) block.tell();

@@ -91,8 +91,9 @@ struct StackArgs {
   const float* frames_to_hold = nullptr;  // [items, in_channels]
   std::uint32_t* done = nullptr;          // [clusters, teams, kMostBlocks]: each block's last sequence, if not single
   TaggedWord* out_words = nullptr;        // [blocks, 16]: the output of a single pass
-  std::int32_t teams = 1;                 // of a cluster, each of which has the whole stack: 1 or 2
-  StackEntry entry;                       // the pass and its first entry, unless resident
+  const volatile int* d_given_up = nullptr;  // GiveUp's
+  std::int32_t teams = 1;                    // of a cluster, each of which has the whole stack: 1 or 2
+  StackEntry entry;                          // the pass and its first entry, unless resident
   // Resident:
   const TaggedWord* mailbox = nullptr;   // in host memory, as the next two, [kEntryWords]: the same
   const TaggedWord* in_words = nullptr;  // [blocks, 16]: the input of a single pass

@@ -1,6 +1,7 @@
 // What is the one-kernel stack's alone; what every executor must keep is in executor_test.cpp.
 #include "cuda/stack_device.hpp"
 
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,6 +28,13 @@ using test::relative_l2;
 
 std::int64_t now_ns() noexcept {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// That clock, or one that is past every limit at its next look.
+bool is_impatient = false;
+std::int64_t now_or_never_ns() noexcept {
+  static std::int64_t later = 0;
+  return now_ns() + (is_impatient ? later += 1'000'000'000'000 : 0);
 }
 
 class CudaStack : public OnACard {
@@ -211,6 +219,76 @@ TEST_F(CudaStack, KeepsResidentClustersInStepThatAPassHasNothingFor) {
   spec.resident_clusters = 4;  // three of them idle, in every pass
   const auto resident = make_cuda_executor(stack, spec);
   EXPECT_EQ(run(*resident, *stack, 0, input, frames, 1), run(*launched, *stack, 0, input, frames, 1));
+}
+
+TEST_F(CudaStack, TakesOneFrameAndManyInTurnOverSeveralResidentClusters) {
+  // A pass of one frame of one stream is answered by the first cluster alone; the others come to the next one late.
+  const auto stack = deep_stack(2, 40);
+  Random random(9);
+  constexpr std::int64_t kStreams = 6;
+  constexpr std::int64_t kFrames = 300;
+  std::vector<std::vector<float>> inputs;
+  std::vector<std::vector<float>> expected;
+  const auto launched = make_cuda_executor(stack, spec_of(1, 20, CudaInvocation::kLaunch));
+  for (std::int64_t s = 0; s < kStreams; ++s) {
+    inputs.push_back(draw_signal(random, 40 * kFrames));
+    expected.push_back(run(*launched, *stack, 0, inputs.back(), kFrames, 20));
+  }
+  ExecutorSpec spec = spec_of(kStreams, 20, CudaInvocation::kResident);
+  spec.resident_clusters = 3;
+  const auto resident = make_cuda_executor(stack, spec);
+  std::vector<std::vector<float>> outputs(kStreams, std::vector<float>(128 * kFrames));
+  std::vector<std::int64_t> taken(kStreams);
+  for (bool more = true; more;) {
+    std::vector<SlotChunk> chunks;
+    const bool single = draw(random, 0, 1) == 0;
+    const std::int64_t chosen = draw(random, 0, kStreams - 1);
+    more = false;
+    for (std::int64_t s = 0; s < kStreams; ++s) {
+      const auto i = static_cast<std::size_t>(s);
+      more = more || taken[i] < kFrames;
+      const std::int64_t length = std::min(kFrames - taken[i], single ? 1 : draw(random, 0, 20));
+      if (length == 0 || (single && s != chosen)) continue;
+      chunks.push_back({s, planar<const float>(inputs[i].data(), 40, kFrames).slice(taken[i], length),
+                        planar(outputs[i].data(), 128, kFrames).slice(taken[i], length), -1});
+      taken[i] += length;
+    }
+    resident->process(chunks, 0);
+    ASSERT_EQ(resident->failure(), nullptr);
+  }
+  for (std::size_t s = 0; s < kStreams; ++s) EXPECT_EQ(outputs[s], expected[s]) << "stream " << s;
+}
+
+TEST_F(CudaStack, WritesNothingIntoItsMemoryOnceItsDeviceWasGivenUp) {
+  const auto stack = deep_stack(8);
+  constexpr std::int64_t kStreams = 2000;  // milliseconds
+  constexpr std::int64_t kFrames = 64;
+  constexpr std::int64_t kSamples = kStreams * 128 * kFrames;
+  for (const CudaInvocation invocation : {CudaInvocation::kLaunch, CudaInvocation::kResident}) {
+    is_impatient = false;
+    ExecutorSpec spec = spec_of(kStreams, kFrames, invocation);
+    spec.now_ns = now_or_never_ns;
+    const auto executor = make_cuda_executor(stack, spec);
+    float* const input = executor->allocate_samples(kSamples);
+    float* const output = executor->allocate_samples(kSamples);
+    std::fill_n(input, kSamples, 1.0f);
+    std::vector<SlotChunk> chunks;
+    for (std::int64_t s = 0; s < kStreams; ++s) {
+      chunks.push_back({s, planar<const float>(input + s * 128 * kFrames, 128, kFrames),
+                        planar(output + s * 128 * kFrames, 128, kFrames), -1});
+    }
+    executor->process(chunks, 0);
+    ASSERT_EQ(executor->failure(), nullptr);
+    EXPECT_EQ(std::count(output, output + kSamples, 0.0f), 0);
+    std::fill_n(output, kSamples, 0.0f);
+    is_impatient = true;
+    executor->process(chunks, 0);
+    ASSERT_NE(executor->failure(), nullptr);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    // What was written until it knew is a few tiles.
+    EXPECT_GT(std::count(output, output + kSamples, 0.0f), kSamples / 2);
+  }
+  is_impatient = false;
 }
 
 TEST_F(CudaStack, RefusesMoreResidentClustersThanTheCardHas) {
