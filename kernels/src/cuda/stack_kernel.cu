@@ -54,7 +54,6 @@ struct alignas(128) Fixed {
   // Of a resident kernel: the entry that has come, and the block's samples of a single pass.
   StackEntry entry;
   float words[Tile::kBlockChannels];
-  std::int32_t given_up;  // whether nobody waits for the tile's output
   // Barriers: of the buffers of partial sums, of each layer's halo that the leading team sends, of the entry.
   std::uint64_t partials_full[2 * Tile::kMostParts];
   std::uint64_t halos_full[Tile::kMostLayers];
@@ -141,9 +140,13 @@ __device__ __forceinline__ bool barrier_has_passed(std::uint32_t barrier, std::u
       : "memory");
   return done != 0;
 }
-// All threads that compute.
+// All threads that compute wait for each other. The others only arrive, and early: then this one is the whole block's
+// to racecheck too, which loses its way behind barriers of some warps.
 __device__ __forceinline__ void barrier_of_computing() {
-  asm volatile("bar.sync 2, %0;" ::"n"(Tile::kComputingThreads) : "memory");
+  asm volatile("bar.sync 2, %0;" ::"n"(Tile::kThreads) : "memory");
+}
+__device__ __forceinline__ void arrive_for_computing() {
+  asm volatile("bar.arrive 2, %0;" ::"n"(Tile::kThreads) : "memory");
 }
 // __syncthreads for threads that come to it in different places.
 __device__ __forceinline__ void barrier_of_all() { asm volatile("bar.sync 1, %0;" ::"n"(Tile::kThreads) : "memory"); }
@@ -712,7 +715,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         block.wait_for_partials(buffer);
         float y = sum_partials(finish, s_partials + column.place + buffer * block.buffer_bytes());
         if (plan.out_lag_frames > column.most_lag || plan.out_lag_frames <= column.above_lag) y = 0;
-        if (kPass != Pass::kHold && single) {
+        if (single) {
           if (in_part == 0) {
             store_word(args.out_words + rank * Tile::kBlockChannels + channel,
                        tagged(__float_as_uint(y), StackCommand::sequence(block.entry->command)));
@@ -723,6 +726,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         }
       }
       if (part + 1 < parts) column = s_columns[(part + 1) * Tile::kPartColumns];
+      if (kPass != Pass::kHold && !single) barrier_of_all();  // the part's output is there
     }
     block.have_waited(layer_count - 1, parts);
   }
@@ -773,6 +777,31 @@ __device__ __forceinline__ void send_halo(const Block& block, const TileOfItems&
        address_in_block(block.halos_full(index), follower), samples.x, samples.y, samples.z, samples.w);
 }
 
+// Brings a part's output to where it is wanted. As load_input.
+__device__ __forceinline__ void store_output(const Block& block, const TileOfItems& tile, int part, int thread) {
+  const int first_channel = block.rank * Tile::kBlockChannels;
+  const int channels = min(block.plan().out_channels - first_channel, Tile::kBlockChannels);
+  const bool quads = tile.size >= 2;
+  const int c = quads ? thread / 4 : thread % Tile::kBlockChannels;
+  const int column = part * Tile::kPartColumns + (quads ? thread % 4 * 4 : thread / Tile::kBlockChannels);
+  if (c >= channels || column >= tile.columns()) return;
+  const StackEntry& entry = block.s_fixed().entries[column >> tile.size];
+  const int frame = tile.before + (column & ((1 << tile.size) - 1));
+  const int left = entry.frames - frame;
+  float* to = entry.output + (first_channel + c) * entry.out_stride + frame;
+  const float* from =
+      reinterpret_cast<const float*>(block.s_memory + block.plan().output_offset) + c * Tile::kOutputStride + column;
+  if (quads && left >= 4 && reinterpret_cast<std::uintptr_t>(to) % sizeof(float4) == 0) {
+    *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
+  } else {
+    const int most = quads ? 4 : 1;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (i < most && i < left) to[i] = from[i];
+    }
+  }
+}
+
 // Of the other warps: each multiplies a part's operands with the columns of every layer's mix for one block, and sends
 // it its partial sums. Then they hand out what the other team needs of the layer's input and, where windows do not
 // last, the streams' next pass.
@@ -821,6 +850,8 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
         block.wait_for_partials(Block::buffer_of(index, 0));
       }
       barrier_of_all();  // operands are there, and the part's new frames
+      if (kPass != Pass::kApart && (part + 1 < parts ? index > 0 : index + 1 < plan.layer_count))
+        arrive_for_computing();
       if (sends) {
         const char* s_pair = s_operands + operand * Tile::kOperandBytes;
         const uint4 large = *reinterpret_cast<const uint4*>(s_pair);
@@ -863,45 +894,16 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
     s_window += tile.window_bytes;
     if (s_window == s_windows_end) s_window = window_at(block, tile, 0);
   }
-  if (block.rank < block.s_fixed().layers[plan.layer_count - 1].out_blocks)
+  if (block.rank < block.s_fixed().layers[plan.layer_count - 1].out_blocks) {
+    if (kPass != Pass::kHold && !StackCommand::is_single(block.entry->command)) {
+      // Asked for while the others wait for partial sums.
+      const bool given_up = *block.args.d_given_up != 0;
+      for (int part = 0; part < parts; ++part) {
+        barrier_of_all();  // the part's output is there
+        if (!given_up) store_output(block, tile, part, thread - Tile::kComputingThreads);
+      }
+    }
     block.have_waited(plan.layer_count - 1, parts);
-}
-
-// Brings the output to where it is wanted.
-__device__ __forceinline__ void store_output(const Block& block, const TileOfItems& tile, int thread) {
-  const int first_channel = block.rank * Tile::kBlockChannels;
-  const int channels = min(block.plan().out_channels - first_channel, Tile::kBlockChannels);
-  const float* s_output = reinterpret_cast<const float*>(block.s_memory + block.plan().output_offset);
-  // As load_input.
-  if (tile.size >= 2) {
-    const int quad_bits = 31 - __clz(tile.most_items) + tile.size - 2;
-    const int c = thread >> quad_bits;
-    const int column = 4 * (thread & ((1 << quad_bits) - 1));
-    if (c < channels && column < tile.columns()) {
-      const StackEntry& entry = block.s_fixed().entries[column >> tile.size];
-      const int frame = tile.before + (column & ((1 << tile.size) - 1));
-      const int left = entry.frames - frame;
-      float* to = entry.output + (first_channel + c) * entry.out_stride + frame;
-      const float4 y = *reinterpret_cast<const float4*>(s_output + c * Tile::kOutputStride + column);
-      if (left >= 4 && reinterpret_cast<std::uintptr_t>(to) % sizeof(float4) == 0) {
-        *reinterpret_cast<float4*>(to) = y;
-      } else {
-        if (left > 0) to[0] = y.x;
-        if (left > 1) to[1] = y.y;
-        if (left > 2) to[2] = y.z;
-        if (left > 3) to[3] = y.w;
-      }
-    }
-  } else {
-    for (int i = thread; i < tile.columns() * Tile::kBlockChannels; i += Tile::kThreads) {
-      const int c = i % Tile::kBlockChannels;
-      const int k = i / Tile::kBlockChannels;
-      const int f = k & ((1 << tile.size) - 1);
-      const StackEntry& entry = block.s_fixed().entries[k >> tile.size];
-      if (c < channels && f < entry.frames) {
-        entry.output[(first_channel + c) * entry.out_stride + f] = s_output[c * Tile::kOutputStride + k];
-      }
-    }
   }
 }
 
@@ -926,14 +928,8 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
     compute_layers<kPass, kTaps>(block, tile, thread);
   } else {
     multiply_layers<kPass>(block, tile, thread);
-    // While the others wait for the last partial sums.
-    if (thread == Tile::kComputingThreads) block.s_fixed().given_up = *block.args.d_given_up;
   }
 
-  if (!kHold && !StackCommand::is_single(block.entry->command)) {
-    __syncthreads();  // the output is in shared memory
-    if (block.s_fixed().given_up == 0) store_output(block, tile, thread);
-  }
   __syncthreads();  // what comes next overwrites entries and output
   if (!kHold && tile.last) block.tell();
   if (kPass == Pass::kWhole || kPass == Pass::kApart) store_rings<kPass>(block, tile, thread);
