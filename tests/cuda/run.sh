@@ -142,9 +142,10 @@ blocks='*CudaBlock.ReadsAndWritesOnlyTheFramesThatAreReal*:*CudaBlock.GivesTheSa
 streams='*ReadsAndWritesPlanar*/Cuda*:*WorksInPlace*/Cuda*:*LeavesNothingOfAStream*/Cuda*:*HoldsAFrame*/Cuda*'
 streams="$streams:*TwoSmallPassesInLockstep/Cuda"
 cases='CudaEngine.IsNotWhatAutoTakes*:*CaseIsNearInEveryPrecision/stack_mixed:*CaseIsNearInEveryPrecision/odd_channels_bias'
-# Under racecheck the kernel of a stack hardly moves, and one that looks for its next pass not at all.
-races='*ReadsAndWritesPlanar*/Cuda:*WorksInPlace*/Cuda:*WorksInPlace*/CudaStack:*LeavesNothingOfAStream*/Cuda'
-races="$races:*HoldsAFrame*/Cuda:*TwoSmallPassesInLockstep/Cuda"
+# Under racecheck the kernel of a stack hardly moves, and one that looks for its next pass not at all; tiles in more parts
+# than one have a barrier that it does not follow (docs/architecture.md).
+races='*ReadsAndWritesPlanar*/Cuda:*WorksInPlace*/Cuda:CudaStack.GivesTheSameBitsInShortChunks'
+races="$races:*LeavesNothingOfAStream*/Cuda:*HoldsAFrame*/Cuda:*TwoSmallPassesInLockstep/Cuda"
 for tool in memcheck racecheck initcheck; do
   executors=$streams
   if [ "$tool" = racecheck ]; then executors=$races; fi

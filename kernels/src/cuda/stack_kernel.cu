@@ -140,8 +140,8 @@ __device__ __forceinline__ bool barrier_has_passed(std::uint32_t barrier, std::u
       : "memory");
   return done != 0;
 }
-// All threads that compute wait for each other. The others only arrive, and early: then this one is the whole block's
-// to racecheck too, which loses its way behind barriers of some warps.
+// All threads that compute wait for each other. Of a tile in one part the others are there long before, and wait with
+// them: that is a barrier of the whole block, all that racecheck follows. Of more parts they only arrive.
 __device__ __forceinline__ void barrier_of_computing() {
   asm volatile("bar.sync 2, %0;" ::"n"(Tile::kThreads) : "memory");
 }
@@ -849,9 +849,11 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
       if (waits && part + 1 == parts && receives && index + 1 < plan.layer_count) {
         block.wait_for_partials(Block::buffer_of(index, 0));
       }
+      if (kPass != Pass::kApart && parts == 1 && index > 0) barrier_of_computing();
       barrier_of_all();  // operands are there, and the part's new frames
-      if (kPass != Pass::kApart && (part + 1 < parts ? index > 0 : index + 1 < plan.layer_count))
+      if (kPass != Pass::kApart && parts > 1 && (part + 1 < parts ? index > 0 : index + 1 < plan.layer_count)) {
         arrive_for_computing();
+      }
       if (sends) {
         const char* s_pair = s_operands + operand * Tile::kOperandBytes;
         const uint4 large = *reinterpret_cast<const uint4*>(s_pair);

@@ -129,6 +129,22 @@ TEST_F(CudaStack, GivesTheSameBitsForEveryChunkInvocationAndCut) {
   }
 }
 
+// Tiles in one part, a few launches: what racecheck goes over.
+TEST_F(CudaStack, GivesTheSameBitsInShortChunks) {
+  const auto stack = deep_stack(3, 20);
+  Random random(10);
+  const std::int64_t frames = 32;
+  const std::vector<float> input = draw_signal(random, 20 * frames);
+  std::vector<float> first;
+  for (const std::int64_t longest : {16, 5, 1}) {
+    const auto executor = make_cuda_executor(stack, spec_of(1, longest, CudaInvocation::kLaunch));
+    const std::vector<float> output = run(*executor, *stack, 0, input, frames, longest);
+    if (first.empty()) first = output;
+    EXPECT_EQ(output, first) << longest;
+  }
+  EXPECT_LE(relative_l2(first, run_reference(*stack, input, frames)), 1e-6);
+}
+
 TEST_F(CudaStack, GivesTheSameBitsForEveryLoudness) {
   // Frames whose scale is the common one beside frames that need their own, silence, and what a float32 just holds.
   const auto stack = deep_stack(2);
