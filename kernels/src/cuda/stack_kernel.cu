@@ -434,15 +434,18 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
   const int first_channel = block.rank * Tile::kBlockChannels;
   const int channels = min(block.plan().in_channels - first_channel, Tile::kBlockChannels);
   const std::uint64_t command = block.entry->command;
+  const bool alone = StackCommand::count(command) == 1;
 
   // A quarter of an entry a thread. An entry alone came along with the command.
   if (thread < 4 * tile.items) {
-    const bool alone = StackCommand::count(command) == 1;
     reinterpret_cast<int4*>(block.s_fixed().entries)[thread] =
         alone ? reinterpret_cast<const int4*>(block.entry)[thread]
               : load_host(reinterpret_cast<const int4*>(args.entries + tile.first) + thread);
   }
-  __syncthreads();  // entries are there
+  if (!alone) __syncthreads();  // entries are there
+  const auto entry_of = [&](int item) -> const StackEntry& {
+    return alone ? *block.entry : block.s_fixed().entries[item];
+  };
 
   // A quad of frames of a channel a thread: columns and items of a whole tile are powers of two.
   const int quad_bits = 31 - __clz(tile.most_items) + tile.size - 2;
@@ -453,7 +456,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
   const bool mine = quads && channel < Tile::kBlockChannels && column < tile.columns();
   float4 samples = {};
   if (mine && channel < channels) {
-    const StackEntry& entry = block.s_fixed().entries[column >> tile.size];
+    const StackEntry& entry = entry_of(column >> tile.size);
     const float* from = entry.input + (first_channel + channel) * entry.in_stride + tile.before + frame;
     const int left = entry.frames - tile.before - frame;
     if (left > 0 && reinterpret_cast<std::uintptr_t>(from) % sizeof(float4) == 0) {
@@ -473,13 +476,15 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
     const int k = i / Tile::kBlockChannels;
     if (c >= channels) return 0.0f;
     if (kHold) return load_host(args.frames_to_hold + (tile.first + k) * block.plan().in_channels + first_channel + c);
-    if (block.s_words != nullptr && StackCommand::is_single(command)) return block.s_words[c];
-    const StackEntry& entry = block.s_fixed().entries[k >> tile.size];
+    const StackEntry& entry = entry_of(k >> tile.size);
     const int f = k & ((1 << tile.size) - 1);
     return f < entry.frames ? load_host(entry.input + (first_channel + c) * entry.in_stride + f) : 0.0f;
   };
+  const bool words = block.s_words != nullptr && StackCommand::is_single(command);
   float single = 0;
-  if ((few || kHold) && thread < most) single = load_single(thread);
+  if ((few || kHold) && thread < most && !words) single = load_single(thread);
+  if (alone) __syncthreads();  // the entry is there, and words are
+  if (words && thread < Tile::kBlockChannels) single = block.s_words[thread];
   if (!kHold) {
     // A warp a layer.
     for (int index = thread / 32; index < tile.windows; index += Tile::kWarps) {
@@ -534,21 +539,9 @@ struct Finish {
   }
 };
 
-// The output: the partial sums in a buffer, scaled, biased, activated, and the residual. Their sum is one of pairs of
-// pairs, with zeros for blocks that there are not.
-__device__ __forceinline__ float sum_partials(const Finish& finish, const char* s_partials) {
-  float partials[Tile::kMostBlocks];
-  if (rarely(finish.in_blocks != Tile::kMostBlocks)) {
-#pragma unroll
-    for (int source = 0; source < Tile::kMostBlocks; ++source) {
-      partials[source] = source < finish.in_blocks ? load_sample(s_partials + source * Tile::kPartialBytes) : 0.0f;
-    }
-  } else {
-#pragma unroll
-    for (int source = 0; source < Tile::kMostBlocks; ++source) {
-      partials[source] = load_sample(s_partials + source * Tile::kPartialBytes);
-    }
-  }
+// The sum of a sample's partial sums, of eight blocks: one of pairs of pairs. Of fewer the others are zeros; that is
+// out of line, as all that is rare.
+__device__ __forceinline__ float sum_pairs(float (&partials)[Tile::kMostBlocks]) {
 #pragma unroll
   for (int step = 1; step < Tile::kMostBlocks; step *= 2) {
 #pragma unroll
@@ -556,9 +549,51 @@ __device__ __forceinline__ float sum_partials(const Finish& finish, const char* 
       partials[source] += partials[source + step];
     }
   }
-  float y = fmaf(partials[0], finish.scale, finish.bias);
+  return partials[0];
+}
+__device__ __noinline__ float sum_few(std::uint32_t address, int blocks) {
+  const auto* s_partials = static_cast<const char*>(__cvta_shared_to_generic(address));
+  float partials[Tile::kMostBlocks];
+#pragma unroll
+  for (int source = 0; source < Tile::kMostBlocks; ++source) {
+    partials[source] = source < blocks ? load_sample(s_partials + source * Tile::kPartialBytes) : 0.0f;
+  }
+  return sum_pairs(partials);
+}
+
+// The output: the partial sums in a buffer, scaled, biased, activated, and the residual.
+__device__ __forceinline__ float sum_partials(const Finish& finish, const char* s_partials) {
+  float sum;
+  if (rarely(finish.in_blocks != Tile::kMostBlocks)) {
+    sum = sum_few(shared_address(s_partials), finish.in_blocks);
+  } else {
+    float partials[Tile::kMostBlocks];
+#pragma unroll
+    for (int source = 0; source < Tile::kMostBlocks; ++source) {
+      partials[source] = load_sample(s_partials + source * Tile::kPartialBytes);
+    }
+    sum = sum_pairs(partials);
+  }
+  float y = fmaf(sum, finish.scale, finish.bias);
   if (rarely(finish.after_mix != Activation::kIdentity)) y = activate_rarely(finish.after_mix, y);
   return finish.residual ? y + finish.x : y;
+}
+
+// An activated sum, of which some frame of the warp's two does not fit the common scale: scaled as it needs, and the
+// inverse.
+__device__ __noinline__ float2 scale_frames(float z, std::uint32_t heard, int lane) {
+  const std::uint32_t frame_lanes = 0xffffu << (lane & 16);
+  const bool below = fabsf(z) < 32752.0f;
+  const bool fits = (__ballot_sync(0xffffffffu, !below) & frame_lanes) == 0 && (heard & frame_lanes) != 0;
+  float largest = fabsf(z);
+#pragma unroll
+  for (int step = 1; step < Tile::kBlockChannels; step *= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+  }
+  if (fits || largest == 0) return {z, 1.0f / CommonScale::kScale};
+  // Undone first: a frame's own scale may be far from the common one.
+  const FrameScale own = frame_scale(largest * (1.0f / CommonScale::kScale));
+  return {z * (1.0f / CommonScale::kScale) * own.scale, own.inverse};
 }
 
 // An activated sum over taps, `z`, scaled and split in two terms, as the matrix instruction's operand. The scale is one
@@ -574,24 +609,14 @@ __device__ __forceinline__ void store_operand(float z, Activation activation, in
   } else {
     z = scaled_silu_of_log2(z);
   }
-  float largest = fabsf(z);
   // As CommonScale says; from 32752 on, float16 rounds to 2^15, and a NaN is not below.
-  const bool below = largest < 32752.0f;
-  const std::uint32_t heard = __ballot_sync(0xffffffffu, largest >= 0.125f);
+  const bool below = fabsf(z) < 32752.0f;
+  const std::uint32_t heard = __ballot_sync(0xffffffffu, fabsf(z) >= 0.125f);
   float inverse = 1.0f / CommonScale::kScale;
   if (rarely(__all_sync(0xffffffffu, below) == 0 || (heard & 0xffffu) == 0 || heard >> 16 == 0)) {
-    const std::uint32_t frame_lanes = 0xffffu << (lane & 16);
-    const bool fits = (__ballot_sync(0xffffffffu, !below) & frame_lanes) == 0 && (heard & frame_lanes) != 0;
-#pragma unroll
-    for (int step = 1; step < Tile::kBlockChannels; step *= 2) {
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
-    }
-    if (!fits && largest != 0) {
-      // Undone first: a frame's own scale may be far from the common one.
-      const FrameScale own = frame_scale(largest * (1.0f / CommonScale::kScale));
-      inverse = own.inverse;
-      z = z * (1.0f / CommonScale::kScale) * own.scale;
-    }
+    const float2 scaled = scale_frames(z, heard, lane);
+    z = scaled.x;
+    inverse = scaled.y;
   }
   const __half high = __float2half_rn(z);
   *reinterpret_cast<__half*>(s_operand) = high;

@@ -133,10 +133,10 @@ TEST_F(CudaStack, GivesTheSameBitsForEveryChunkInvocationAndCut) {
 TEST_F(CudaStack, GivesTheSameBitsInShortChunks) {
   const auto stack = deep_stack(3, 20);
   Random random(10);
-  const std::int64_t frames = 32;
+  const std::int64_t frames = 12;
   const std::vector<float> input = draw_signal(random, 20 * frames);
   std::vector<float> first;
-  for (const std::int64_t longest : {16, 5, 1}) {
+  for (const std::int64_t longest : {12, 5, 1}) {
     const auto executor = make_cuda_executor(stack, spec_of(1, longest, CudaInvocation::kLaunch));
     const std::vector<float> output = run(*executor, *stack, 0, input, frames, longest);
     if (first.empty()) first = output;
