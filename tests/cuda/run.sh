@@ -54,7 +54,7 @@ sanitize() {
     return
   fi
   # Blocking launches: what a tool adds to them would look like a card that does not answer.
-  CUDA_LAUNCH_BLOCKING=1 timeout 120 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
+  CUDA_LAUNCH_BLOCKING=1 timeout 180 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
     "$build/bin/$program" --gtest_brief=1 --gtest_filter="$filter" >"$log" 2>&1 || status=$?
   if [ "$status" = 0 ] && grep -q '^\[  PASSED  \] [1-9]' "$log"; then
     passed=$((passed + 1))
