@@ -45,6 +45,8 @@ struct Item {
   std::int64_t x_end = 0;    // negative (a halo before frame 0)
   std::int64_t y_begin = 0;  // frames of y outside [y_begin, y_end) are written as zeros
   std::int64_t y_end = 0;
+
+  friend bool operator==(const Item&, const Item&) = default;
 };
 
 // What one launch runs over: equal items at fixed strides, or a table in device memory.
@@ -55,6 +57,8 @@ struct Items {
   std::int64_t y_stride = 0;    // likewise of y
   const Item* table = nullptr;  // or: count items in device memory, read when the kernel runs
   std::int64_t max_frames = 0;  // table != nullptr: no item has more frames than this
+
+  friend bool operator==(const Items&, const Items&) = default;
 };
 
 // A layer's weights in device memory, in the order the kernel reads them, and the kernel chosen for it. The choice

@@ -40,6 +40,8 @@ struct BlockArgs {
   // Divides the items into tiles of `tile_frames` columns, a multiple of 4. Short items share a tile when there are
   // more of them than `processors`. [any thread]
   void divide(std::int64_t tile_frames, std::int64_t processors);
+
+  friend bool operator==(const BlockArgs&, const BlockArgs&) = default;
 };
 
 inline void BlockArgs::divide(std::int64_t tile_frames, std::int64_t processors) {

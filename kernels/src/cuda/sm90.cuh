@@ -12,6 +12,17 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* s_pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(s_pointer));
 }
 
+// The same number, and the same place of shared memory, as what the compiler does not know: it keeps them in a register
+// rather than find them again wherever they are used, and makes nothing of them beforehand.
+__device__ __forceinline__ int opaque(int number) {
+  asm volatile("" : "+r"(number));
+  return number;
+}
+__device__ __forceinline__ char* opaque(char* s_place) {
+  const int address = opaque(static_cast<int>(shared_address(s_place)));
+  return static_cast<char*>(__cvta_shared_to_generic(static_cast<std::uint32_t>(address)));
+}
+
 // A launch may begin while the one before it on the stream still runs (programmatic dependent launch). Nothing that it
 // wrote may be read, and nothing that it reads be written, before this returns.
 __device__ __forceinline__ void wait_for_previous_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

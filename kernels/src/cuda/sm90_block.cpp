@@ -89,6 +89,24 @@ bool has_whole_quads(const BlockArgs& args, Element element) {
          aligned(first.x, first.x_channel_stride, args.items.x_stride);
 }
 
+// Whether a kernel for the usual layer reads its taps as this plan does.
+bool has_usual_kernel(const Sm90Plan& plan, Taps taps) {
+  if (plan.passes > 1 || plan.pointwise || taps == Taps::kRing) return false;
+  return taps == Taps::kCompiled || plan.any_dilation < 4;
+}
+
+// Whether the launch is one of the usual layer.
+bool is_usual(const BlockArgs& args, const Sm90Launch& launch, const BlockOptions& options, Taps taps) {
+  const Sm90Plan& plan = launch.plan;
+  if (!has_usual_kernel(plan, taps)) return false;
+  BlockArgs usual_args = args;
+  Sm90Launch usual_launch = launch;
+  const bool compiled = taps == Taps::kCompiled;
+  set_usual(static_cast<int>(element_bytes(options.x)), options.math == Math::kFp32 ? 2 : 1, compiled ? plan.taps : 0,
+            compiled ? plan.dilation : plan.any_dilation, usual_args, usual_launch);
+  return args == usual_args && launch == usual_launch;
+}
+
 // The division of item_of: with 2^shift >= divisor the smallest such, multiplier = 2^32 * (2^shift - d) / d + 1.
 void set_item_division(std::int64_t item_parts, Sm90Launch& launch) {
   const auto divisor = static_cast<std::uint64_t>(item_parts);
@@ -119,7 +137,8 @@ std::int64_t tiles_of_run(const BlockArgs& args, std::int64_t processors) {
 
 cudaError_t prepare_sm90_block(const Sm90Plan& plan, const BlockOptions& options) noexcept {
   for (const Taps taps : {Taps::kLoop, Taps::kRing, Taps::kCompiled}) {
-    for (const Store store : {Store::kQuads, Store::kSamples}) {
+    for (const Store store : {Store::kQuads, Store::kSamples, Store::kUsualQuads}) {
+      if (store == Store::kUsualQuads && !has_usual_kernel(plan, taps)) continue;
       if ((taps == Taps::kCompiled && plan.taps == 0) || (taps == Taps::kRing && !plan.ring)) continue;
       const auto* kernel = reinterpret_cast<const void*>(kernel_of(plan, options, taps, store));
       cudaFuncAttributes attributes;
@@ -204,7 +223,7 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
     // A column of no item reads anything.
     launch.quad_bytes[quad] = segment < args.tile_segments ? static_cast<std::int32_t>((first_tap + first) * bytes) : 0;
   }
-  const Store store = has_whole_quads(args, options.x) ? Store::kQuads : Store::kSamples;
+  Store store = has_whole_quads(args, options.x) ? Store::kQuads : Store::kSamples;
   const Taps taps = launch.ring ? Taps::kRing : plan.taps != 0 && !segmented ? Taps::kCompiled : Taps::kLoop;
   if (args.tiles > std::int64_t{1} << 30) return cudaErrorInvalidValue;  // more frames than any card holds
   // Pairs of row blocks are spread over blocks: all of them, or, with several passes, when there are processors left,
@@ -228,12 +247,16 @@ cudaError_t launch_sm90_block(const BlockArgs& block_args, const Sm90Plan& plan,
   launch.block_tiles = static_cast<std::int32_t>(shares / columns);
   launch.longer_blocks = static_cast<std::uint32_t>(shares % columns);
 
+  if (store == Store::kQuads && is_usual(args, launch, options, taps)) store = Store::kUsualQuads;
+
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(columns), static_cast<unsigned>(row_parts));
-  config.blockDim = dim3(plan.passes > 1 ? Sm90Roles<true>::kThreads : Sm90Roles<false>::kThreads);
+  config.blockDim = dim3(plan.passes > 1               ? Sm90Roles<true>::kThreads
+                         : store == Store::kUsualQuads ? Sm90Roles<false, true>::kThreads
+                                                       : Sm90Roles<false>::kThreads);
   config.dynamicSmemBytes = static_cast<std::size_t>(plan.shared_bytes);
   config.stream = stream;
   config.attrs = &overlap;

@@ -76,8 +76,9 @@ template <typename Add>
 __device__ __forceinline__ void for_each_four_taps(const BlockArgs& args, const Sm90Launch& launch,
                                                    const ThreadTaps<0>& t, const Add& add) {
   const float* s_taps = t.s_taps - launch.skipped_taps * args.in_padded;
+  const int end = sm90::opaque(args.taps);  // asked for in every turn, it would be waited for
 #pragma unroll 1
-  for (int k = -launch.skipped_taps; k < args.taps; k += 4) {
+  for (int k = -launch.skipped_taps; k < end; k += 4) {
     const auto add_those = [&](const auto& which) {
       float taps[4];
 #pragma unroll
@@ -86,10 +87,10 @@ __device__ __forceinline__ void for_each_four_taps(const BlockArgs& args, const 
       }
       add(taps, which);
     };
-    if (k >= 0 && k + 4 <= args.taps) {
+    if (k >= 0 && k + 4 <= end) {
       add_those(AllFour());
     } else {
-      add_those(SomeOfFour{-k, args.taps - k});
+      add_those(SomeOfFour{-k, end - k});
     }
     s_taps += 4 * args.in_padded;
   }
@@ -164,16 +165,29 @@ __device__ __forceinline__ void sum_any_taps(const BlockArgs& args, const Sm90La
   });
 }
 
+// Where the first quad's first tap lies in a row that is one item's, skipped ones included.
+template <typename X>
+__device__ __forceinline__ int first_quad_bytes(const BlockArgs& args, const Sm90Launch& launch) {
+  return (launch.before_samples - launch.skipped_taps * args.dilation) * static_cast<int>(sizeof(X));
+}
+
 // The same, with compiled taps where there are. kDilation says how rows are read. Compiled taps: 1 and 2 are the
 // dilation itself, whose windows are read into registers; 0 is any that keeps taps aligned. Taps in a loop: 1 to 3 are
 // the dilation itself, 4 to 7 stand for larger ones with this remainder by 4.
-template <typename X, int kTaps, int kDilation>
+template <typename X, int kTaps, int kDilation, bool kUsual>
 __device__ __forceinline__ void sum_taps(const BlockArgs& args, const Sm90Launch& launch, const ThreadTaps<kTaps>& t,
                                          const char* s_row, int part, Part& z) {
 #pragma unroll
   for (int i = 0; i < Sm90::kPartFrames; ++i) z[i / 4][i % 4] = t.bias;
   if constexpr (kTaps == 0) {
     constexpr bool kNear = kDilation < 4;
+    if constexpr (kUsual) {
+      static_assert(kNear);
+      const char* s_part[] = {s_row + first_quad_bytes<X>(args, launch) +
+                              part * (Sm90::kPartFrames * static_cast<int>(sizeof(X)))};
+      sum_any_taps<X, kDilation, true, kQuads>(args, launch, t, s_part, z);
+      return;
+    }
     const std::int32_t* quad_bytes = launch.quad_bytes + kQuads * part;
     if (args.tile_segments != 1) {
       const char* s_quads[] = {s_row + quad_bytes[0], s_row + quad_bytes[1], s_row + quad_bytes[2],
@@ -221,13 +235,15 @@ __device__ __forceinline__ void sum_taps(const BlockArgs& args, const Sm90Launch
 }
 
 // The same sum for one frame, the one way for every layer.
-template <typename X, int kTaps>
+template <typename X, int kTaps, bool kUsual>
 __device__ __forceinline__ float sum_taps_of_frame(const BlockArgs& args, const Sm90Launch& launch,
                                                    const ThreadTaps<kTaps>& t, const char* s_row, int quad, int frame,
                                                    int channel) {
-  const char* s_sample = s_row + launch.quad_bytes[quad] + launch.skipped_taps * launch.tap_stride_bytes +
-                         frame * static_cast<int>(sizeof(X));
-  const float* tap = kTaps > 0 ? args.d_taps + min(channel, args.in_padded - 1) : t.s_taps;
+  const int quad_bytes = kTaps > 0 || kUsual ? launch.before_samples * static_cast<int>(sizeof(X)) +
+                                                   quad * (Tile::kQuadFrames * static_cast<int>(sizeof(X)))
+                                             : launch.quad_bytes[quad] + launch.skipped_taps * launch.tap_stride_bytes;
+  const char* s_sample = s_row + quad_bytes + frame * static_cast<int>(sizeof(X));
+  const float* tap = kTaps > 0 ? args.d_taps + min(sm90::opaque(channel), args.in_padded - 1) : t.s_taps;
   float z = t.bias;
 #pragma unroll 1
   for (int k = 0; k < args.taps; ++k) {
@@ -270,19 +286,20 @@ struct Team {
   int lane;
   int first_warp;  // of the depthwise
 
-  __device__ __forceinline__ explicit Team(const Sm90Plan& plan) {
-    const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0) - Sm90::kMixWarps;
+  // `one_crew`: every warp is known to belong to the one that there is.
+  __device__ __forceinline__ explicit Team(const Sm90Plan& plan, bool one_crew = false) {
+    const std::uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0) - Sm90::kMixWarps;
+    const std::uint32_t any_team = warp / static_cast<std::uint32_t>(plan.team_warps);
     lane = static_cast<int>(threadIdx.x % 32);
-    const int any_team = warp / plan.team_warps;
-    first_warp = any_team * plan.team_warps;
-    member = warp - first_warp;
-    crew = any_team / plan.teams;
-    team = any_team - crew * plan.teams;
+    first_warp = static_cast<int>(any_team) * plan.team_warps;
+    member = static_cast<int>(warp % static_cast<std::uint32_t>(plan.team_warps));
+    crew = one_crew ? 0 : static_cast<int>(any_team) / plan.teams;
+    team = static_cast<int>(any_team) - crew * plan.teams;
   }
   __device__ __forceinline__ int barrier(const Sm90Plan& plan) const { return 1 + crew * plan.teams + team; }
   __device__ __forceinline__ int row() const { return member * Sm90::kWarpChannels + lane; }
   // The one thread that arrives for the team.
-  __device__ __forceinline__ bool leads() const { return member == 0 && lane == 0; }
+  __device__ __forceinline__ bool leads() const { return row() == 0; }
 };
 
 // Meets the team.
@@ -299,17 +316,18 @@ __device__ __forceinline__ void meet_team(const Sm90Plan& plan, const Team& own)
 __device__ __forceinline__ bool common_scale_fits(const Magnitudes& magnitudes, bool counts, const Sm90Plan& plan,
                                                   const Team& own) {
   const std::uint32_t bits = __reduce_or_sync(0xffffffffu, counts ? magnitudes.bits() : 0u);
-  const bool too_loud = (bits & Magnitudes::kTooLoud) != 0;
-  const bool loud_enough = (bits & Magnitudes::kAllLoudEnough) == Magnitudes::kAllLoudEnough;
+  // The first lane of a warp votes when its frames are all loud enough, the others when none is too loud: all others'
+  // votes and one more are wanted.
+  const std::uint32_t tested = own.lane == 0 ? Magnitudes::kAllLoudEnough : Magnitudes::kTooLoud;
+  const std::uint32_t fitting = own.lane == 0 ? Magnitudes::kAllLoudEnough : 0u;
+  const bool vote = ((bits ^ fitting) & tested) == 0;
   if (plan.team_warps == 1) {
     __syncwarp();
-    return loud_enough && !too_loud;
+    return __all_sync(0xffffffffu, vote);
   }
-  // One lane of a warp votes for the one answer, more lanes than a team has warps vote against it for the other.
-  constexpr std::uint32_t kMostWarps = Tile::kPassChannels / Sm90::kWarpChannels;
-  static_assert(kMostWarps < 31);
-  const bool vote = own.lane == 0 ? loud_enough : too_loud;
-  std::uint32_t votes;
+  constexpr int kOthers = 31;
+  static_assert(Tile::kPassChannels / Sm90::kWarpChannels <= kOthers, "first lanes do not outvote a warp's others");
+  int votes;
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
@@ -319,7 +337,7 @@ __device__ __forceinline__ bool common_scale_fits(const Magnitudes& magnitudes, 
       : "=r"(votes)
       : "r"(own.barrier(plan)), "r"(plan.team_warps * 32), "r"(vote ? 1 : 0)
       : "memory");
-  return votes >= 1 && votes <= kMostWarps;
+  return votes > plan.team_warps * kOthers;
 }
 
 // A part again, each frame with a scale that fits it. Rare, so the code is short rather than fast. False when
@@ -329,6 +347,7 @@ __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90
                                                const Team& own, int channel, int term_bytes, char* s_terms,
                                                float* s_inverse, const SumOfFrame& sum_of_frame) {
   const Sm90Plan& plan = launch.plan;
+  const int lane = sm90::opaque(own.lane);  // or addresses that are used here alone would take registers all the time
   const auto result = [&](int frame) {
     float a[1] = {sum_of_frame(frame)};
     if constexpr (!kPointwise) {
@@ -336,7 +355,7 @@ __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90
     }
     return channel < args.in_channels ? a[0] : 0.0f;
   };
-  const int own_frame = own.lane % Sm90::kPartFrames;
+  const int own_frame = lane % Sm90::kPartFrames;
   std::uint32_t largest = 0;  // of `own_frame`, over all channels: the bits of a float32
 #pragma unroll 1
   for (int frame = 0; frame < Sm90::kPartFrames; ++frame) {
@@ -418,7 +437,7 @@ __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Laun
     }
   }
   bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
-  if (scaled) {
+  if (__builtin_expect(scaled, false)) {
     scaled = scale_by_frame<kTerms, kPointwise>(args, launch, s, own, channel, term_bytes, s_terms,
                                                 s.s_inverse + stage_index * Tile::kFrames + part * Sm90::kPartFrames,
                                                 sum_of_frame);
@@ -482,12 +501,43 @@ __device__ __forceinline__ void gather_rows(const BlockArgs& args, const Sm90Lau
   }
 }
 
-template <typename X, int kTerms, int kTaps, int kDilation, bool kPointwise, bool kWide>
+// Asks for the slabs of a block of the usual layer, by one thread of warps that do nothing else.
+__device__ __forceinline__ void copy_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
+                                          const CUtensorMap* map, TileRange range) {
+  const Sm90Plan& plan = launch.plan;
+  const bool leads = threadIdx.x == 32 * (Sm90::kMixWarps + Sm90::kMostDepthwiseWarps);
+  const auto copy = [&](int index, int slot) {
+    copy_slab(args, launch, map, range.tile(index), 0, s.s_slabs + slot * plan.slab_bytes, &s.s_slab_full[slot]);
+  };
+  if (leads) {
+#pragma unroll 1
+    for (int slot = 0; slot < plan.slots; ++slot) {
+      sm90::barrier_init(&s.s_slab_full[slot], 1);
+      sm90::barrier_init(&s.s_slab_empty[slot], plan.parts);
+    }
+    sm90::fence_barrier_init();
+    sm90::prefetch_map(map);
+    sm90::wait_for_previous_launch();
+#pragma unroll 1
+    for (int slot = 0; slot < min(plan.slots, range.count); ++slot) copy(slot, slot);
+  }
+  __syncthreads();  // all barriers are there
+  if (!leads) return;
+  RingPlace slot;
+#pragma unroll 1
+  for (int index = plan.slots; index < range.count; ++index) {
+    sm90::barrier_wait(&s.s_slab_empty[slot.index], slot.parity);
+    copy(index, slot.index);
+    slot.advance(plan.slots);
+  }
+}
+
+template <typename X, int kTerms, int kTaps, int kDilation, bool kPointwise, bool kWide, bool kUsual>
 __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                                const CUtensorMap* map, TileRange range) {
-  constexpr bool kSilu = kTaps > 0 && !kPointwise;  // kernels of a compiled size are for SiLU alone
+  constexpr bool kSilu = (kTaps > 0 || kUsual) && !kPointwise;  // kernels of a compiled size are for SiLU alone
   const Sm90Plan& plan = launch.plan;
-  const Team own(plan);
+  const Team own(plan, kUsual);
   const int row = own.row();
   const int slabs = kWide ? range.count * plan.passes : range.count;
   // Asked for before the copies, behind which they would wait.
@@ -507,7 +557,7 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
                    s_slabs + slot * launch.slab_bytes, &s_slab_full[slot]);
   };
   // A crew's first bulk copies go out before all else, by the lane that sets up its ring.
-  if (own.team == 0 && own.leads() && own.crew < plan.crews) {
+  if (!kUsual && own.team == 0 && own.leads() && own.crew < plan.crews) {
 #pragma unroll 1
     for (int slot = 0; slot < launch.slots; ++slot) {
       sm90::barrier_init(&s_slab_full[slot], launch.gather ? 32 * plan.teams * plan.team_warps : 1);
@@ -552,17 +602,19 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
     for (; part < plan.parts; part += plan.teams) {
       const char* s_row = s_slabs + slot.index * launch.slab_bytes + row * launch.row_bytes;
       Part a;
-      sum_taps<X, kTaps, kDilation>(args, launch, taps, s_row, part, a);
+      sum_taps<X, kTaps, kDilation, kUsual>(args, launch, taps, s_row, part, a);
       const auto wait_for_stage = [&] {
         if (!stage_is_free) sm90::barrier_wait(&s.s_stage_empty[stage_index], stage.parity ^ 1);
         stage_is_free = true;
       };
       store_part<kTerms, kSilu, kPointwise>(
           args, launch, s, own, a, first_channel, stage_index, part, wait_for_stage, [&](int frame) {
-            return sum_taps_of_frame<X, kTaps>(args, launch, taps, s_row, 4 * part + frame / 4, frame % 4,
-                                               first_channel + row);
+            return sum_taps_of_frame<X, kTaps, kUsual>(args, launch, taps, s_row, 4 * part + frame / 4, frame % 4,
+                                                       first_channel + row);
           });
-      if (launch.gather) {
+      if (kUsual) {
+        if (own.leads()) sm90::barrier_arrive(&s_slab_empty[slot.index]);
+      } else if (launch.gather) {
         sm90::barrier_arrive(&s_slab_empty[slot.index]);  // every lane, for its own reads
       } else if (own.leads() && sm90::barrier_arrive_last(&s_slab_empty[slot.index], 1) && later < slabs) {
         sm90::barrier_wait(&s_slab_empty[slot.index], slot.parity);  // over, but now seen to be

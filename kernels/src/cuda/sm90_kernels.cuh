@@ -5,8 +5,8 @@
 // in_channels are summed in passes of 128.
 //
 // Grid: x divides the tiles, 64 frames (32 where halos are long), one block an SM; y the rows of y, 128 a block, or,
-// with several passes, as many as there are while there is a tile for every SM. 20 warps (16 with several passes),
-// which meet in shared memory through barriers:
+// with several passes, as many as there are while there is a tile for every SM. 20 warps (16 with
+// several passes, 24 for the usual layer), which meet in shared memory through barriers:
 //   depthwise  12 warps (8) in crews, each of which computes a tile at a time; in a crew, teams, which take turns over
 //              the parts of its tiles, 16 frames each; a warp of a team computes 32 channels, a thread one channel,
 //              taps in registers. A slab, x of a tile with its halo, is on the way into each slot of the crew's ring
@@ -18,6 +18,8 @@
 //              stage, corrections first so that one accumulator rounds as well as two; then scale, bias, stores of 64
 //              bytes a row. With several passes a tile is in several stages, all of which are kept while the
 //              warpgroups take its rows of y, 64 after 64, weights read again for each pass.
+//   copy       only with the usual layer (set_usual): a warpgroup one thread of which asks for all slabs, the next as
+//              soon as it has been read. It costs the depthwise 8 registers a thread.
 // Taps that lie 32 or 64 frames apart would have every tile read several times its size. x of several tiles side by
 // side then goes through one ring, in which their halos are read once (sm90_ring.cuh); all else is the same.
 //
@@ -28,6 +30,8 @@
 // passes. Shared memory and registers: sm90_plan.hpp.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/sm90_depthwise.cuh"
 #include "cuda/sm90_mix.cuh"
 #include "cuda/sm90_ring.cuh"
@@ -37,7 +41,7 @@ namespace halotap::kernels::cuda {
 namespace {
 
 // The depthwise's threads.
-template <int kTaps, bool kWide>
+template <int kTaps, bool kWide, bool kUsual>
 __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s) {
   constexpr int kThreads = 32 * Sm90Roles<kWide>::kDepthwiseWarps;
   const Sm90Plan& plan = launch.plan;
@@ -46,7 +50,8 @@ __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90L
   if (thread < Sm90::kMaxStages * Sm90::kMaxParts) s.s_scaled[thread] = 0;  // of parts that nobody computes, too
   const int stage = kThreads - 1 - thread;
   if (stage < plan.crews * plan.stages) {
-    const int readers = kWide ? RowRange(launch).count : min(plan.row_blocks - 2 * static_cast<int>(blockIdx.y), 2);
+    const int row_blocks = plan.row_blocks - (kUsual ? 0 : 2 * static_cast<int>(blockIdx.y));
+    const int readers = kWide ? RowRange(launch).count : min(row_blocks, 2);
     sm90::barrier_init(&s.s_stage_full[stage], plan.parts);
     sm90::barrier_init(&s.s_stage_empty[stage], 4 * readers);
     sm90::fence_barrier_init();
@@ -70,38 +75,47 @@ __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90L
 constexpr int kRingDilation = 8;
 
 template <typename X, int kTerms, int kTaps, int kDilation, bool kPointwise, Store kStore, bool kWide>
-__global__ void __launch_bounds__(Sm90Roles<kWide>::kThreads, 1)
-    sm90_block(const __grid_constant__ BlockArgs args, const __grid_constant__ Sm90Launch launch,
+__global__ void __launch_bounds__(Sm90Roles<kWide, kStore == Store::kUsualQuads>::kThreads, 1)
+    sm90_block(const __grid_constant__ BlockArgs given_args, const __grid_constant__ Sm90Launch given_launch,
                const __grid_constant__ CUtensorMap map) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   constexpr bool kRing = kDilation == kRingDilation;
+  constexpr bool kUsual = kStore == Store::kUsualQuads;
+  using Roles = Sm90Roles<kWide, kUsual>;
   extern __shared__ __align__(1024) char s_memory[];
   sm90::allow_next_launch();
-  const SharedMemory s = divide(s_memory, launch.plan);
+  // The usual layer's are copies, of which set_usual makes constants; others stay where they are.
+  std::conditional_t<kUsual, BlockArgs, const BlockArgs&> args = given_args;
+  std::conditional_t<kUsual, Sm90Launch, const Sm90Launch&> launch = given_launch;
+  if constexpr (kUsual) set_usual(sizeof(X), kTerms, kTaps, kDilation, args, launch);
+  const SharedMemory s = divide(kUsual ? sm90::opaque(s_memory) : s_memory, launch.plan);
   const TileRange range(launch);
   const int warp = static_cast<int>(threadIdx.x / 32);
   // The mix goes straight to its weights; the depthwise sets up what both meet in. Either role passes one barrier of
   // the whole block before it uses that.
   if (warp < Sm90::kMixWarps) {
-    sm90::take_registers<Sm90Roles<kWide>::kMixRegisters>();
+    sm90::take_registers<Roles::kMixRegisters>();
     if constexpr (kWide) {
       mix_passes_role<X, kTerms, kPointwise, kStore>(args, launch, s, range);
     } else {
       mix_role<X, kTerms, kPointwise, kStore, kRing>(args, launch, s);
     }
+  } else if (kUsual && warp >= Roles::kMixWarps + Roles::kDepthwiseWarps) {
+    sm90::give_registers<Roles::kCopyRegisters>();
+    copy_role(args, launch, s, &map, range);
   } else {
-    sm90::give_registers<Sm90Roles<kWide>::kDepthwiseRegisters>();
-    set_up_stages<kTaps, kWide>(args, launch, s);
+    sm90::give_registers<Roles::kDepthwiseRegisters>();
+    set_up_stages<kTaps, kWide, kUsual>(args, launch, s);
     if constexpr (kRing) {
       ring_depthwise_role<kTerms>(args, launch, s, &map);
     } else {
-      depthwise_role<X, kTerms, kTaps, kDilation, kPointwise, kWide>(args, launch, s, &map, range);
+      depthwise_role<X, kTerms, kTaps, kDilation, kPointwise, kWide, kUsual>(args, launch, s, &map, range);
     }
   }
 #else
   // Code for other cards holds no body. This static shared memory, which the body has none of, tells the host.
   __shared__ volatile int s_absent;
-  s_absent = static_cast<int>(args.taps + launch.plan.taps + map.opaque[0]);
+  s_absent = static_cast<int>(given_args.taps + given_launch.plan.taps + map.opaque[0]);
 #endif
 }
 
@@ -109,8 +123,11 @@ __global__ void __launch_bounds__(Sm90Roles<kWide>::kThreads, 1)
 // because their arithmetic is the same.
 template <typename X, int kTerms, Store kStore, bool kWide>
 Sm90Kernel kernel_of(const Sm90Plan& plan, Taps taps) {
-  if (plan.pointwise) return sm90_block<X, kTerms, 0, 4, true, kStore, kWide>;
-  if constexpr (sizeof(X) == 4 && !kWide) {
+  constexpr bool kUsual = kStore == Store::kUsualQuads;
+  if constexpr (!kUsual) {
+    if (plan.pointwise) return sm90_block<X, kTerms, 0, 4, true, kStore, kWide>;
+  }
+  if constexpr (sizeof(X) == 4 && !kWide && !kUsual) {
     if (taps == Taps::kRing) return sm90_block<X, kTerms, 0, kRingDilation, false, kStore, kWide>;
   }
   if (taps == Taps::kCompiled) {
@@ -136,19 +153,33 @@ Sm90Kernel kernel_of(const Sm90Plan& plan, Taps taps) {
       return sm90_block<X, kTerms, 0, 2, false, kStore, kWide>;
     case 3:
       return sm90_block<X, kTerms, 0, 3, false, kStore, kWide>;
-    case 5:
-      return sm90_block<X, kTerms, 0, 5, false, kStore, kWide>;
-    case 6:
-      return sm90_block<X, kTerms, 0, 6, false, kStore, kWide>;
-    case 7:
-      return sm90_block<X, kTerms, 0, 7, false, kStore, kWide>;
     default:
-      return sm90_block<X, kTerms, 0, 4, false, kStore, kWide>;
+      break;
+  }
+  if constexpr (kUsual) {
+    return nullptr;  // is_usual leaves these dilations out
+  } else {
+    switch (plan.any_dilation) {
+      case 5:
+        return sm90_block<X, kTerms, 0, 5, false, kStore, kWide>;
+      case 6:
+        return sm90_block<X, kTerms, 0, 6, false, kStore, kWide>;
+      case 7:
+        return sm90_block<X, kTerms, 0, 7, false, kStore, kWide>;
+      default:
+        return sm90_block<X, kTerms, 0, 4, false, kStore, kWide>;
+    }
   }
 }
 
 template <typename X, bool kWide>
 Sm90Kernel kernel_of(const Sm90Plan& plan, Math math, Taps taps, Store store) {
+  if constexpr (!kWide) {
+    if (store == Store::kUsualQuads) {
+      return math == Math::kFp32 ? kernel_of<X, 2, Store::kUsualQuads, false>(plan, taps)
+                                 : kernel_of<X, 1, Store::kUsualQuads, false>(plan, taps);
+    }
+  }
   if (math == Math::kFp32) {
     return store == Store::kQuads ? kernel_of<X, 2, Store::kQuads, kWide>(plan, taps)
                                   : kernel_of<X, 2, Store::kSamples, kWide>(plan, taps);

@@ -77,6 +77,60 @@ __device__ __forceinline__ void store_quads(const BlockArgs& args, const TilePla
   }
 }
 
+// Where a thread's first quad of an item's first tile lies in y, for the 16 rows of a warp.
+template <typename X>
+__device__ __forceinline__ X* first_quad(const BlockArgs& args, int first_row) {
+  const Item& item = args.items.first;
+  const auto lane = static_cast<int>(threadIdx.x % 32);
+  return static_cast<X*>(item.y) + (first_row + lane / 4) * item.y_channel_stride + Tile::kQuadFrames * (lane % 4);
+}
+
+// The same, for the usual layer. `y_row`: the thread's first_quad. All of x is asked for before any of it is added, and
+// no quad has a branch of its own.
+template <typename X>
+__device__ __forceinline__ void store_usual_quads(const BlockArgs& args, const TilePlace& place, int row, X* y_row,
+                                                  const float2 (&rows)[2], const float (&sums)[8][4]) {
+  const Item& item = args.items.first;
+  const int quad_frame = Tile::kQuadFrames * static_cast<int>(threadIdx.x % 4);
+  const std::int64_t tile_frame = std::int64_t{place.tile_of_item} * Tile::kFrames;
+  // Frames that are left for this thread's first quad and on.
+  const int left = static_cast<int>(min(item.frames - tile_frame, std::int64_t{Tile::kFrames})) - quad_frame;
+  // The tile's share of the address is one number, or the compiler would mix it with the row's, anew for each tile.
+  std::int64_t y_tile = (place.item * args.items.y_stride + tile_frame) * static_cast<int>(sizeof(X));
+  asm volatile("" : "+l"(y_tile));
+  auto* y = reinterpret_cast<X*>(reinterpret_cast<char*>(y_row) + y_tile);
+  float quads[2][4][4];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int part = 0; part < 4; ++part) finish_quad(sums, part, h, rows[h].x, rows[h].y, quads[h][part]);
+  }
+  if (args.residual) {
+    const std::int64_t x_tile = place.item * args.items.x_stride + tile_frame;
+    const auto* x = static_cast<const X*>(item.x) + x_tile + row * item.x_channel_stride + quad_frame;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {
+        if (Sm90::kPartFrames * part >= left) continue;
+        float added[4];
+        load_quad<X>(added, reinterpret_cast<const char*>(x + Sm90::kPartFrames * part));
+#pragma unroll
+        for (int f = 0; f < 4; ++f) quads[h][part][f] += added[f];
+      }
+      x += 8 * item.x_channel_stride;
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      if (Sm90::kPartFrames * part < left) store_quad(y + Sm90::kPartFrames * part, quads[h][part]);
+    }
+    y += 8 * item.y_channel_stride;
+  }
+}
+
 // Of four lanes side by side, each with a row of a 4 x 4 matrix, lane i gets column i.
 __device__ __forceinline__ void transpose_quads(float (&row)[4]) {
 #pragma unroll
@@ -317,11 +371,13 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
 template <typename X, int kTerms, bool kPointwise, Store kStore, bool kRing>
 __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s) {
   const Sm90Plan& plan = launch.plan;
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);
+  constexpr bool kUsual = kStore == Store::kUsualQuads;
+  const auto warp = static_cast<int>(__shfl_sync(0xffffffffu, threadIdx.x / 32, 0) % Sm90::kMixWarps);
   const int warpgroup = warp / 4;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const bool alone = plan.row_blocks - 2 * static_cast<int>(blockIdx.y) < 2;
-  const int row_block = 2 * static_cast<int>(blockIdx.y) + (alone ? 0 : warpgroup);
+  const int first_row_block = kUsual ? 0 : 2 * static_cast<int>(blockIdx.y);
+  const bool alone = plan.row_blocks - first_row_block < 2;
+  const int row_block = first_row_block + (alone ? 0 : warpgroup);
   const int row_tile = 4 * row_block + warp % 4;
   const int steps = args.in_padded / Tile::kStepChannels;
 
@@ -350,6 +406,8 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
       stage.advance(plan.stages);
     }
   };
+  X* y_row = first_quad<X>(args, row_tile * 16);
+  if constexpr (kUsual) asm volatile("" : "+l"(y_row));
   if (!alone && warpgroup == 1 && cursor.there()) give_turn(warpgroup);
   if (alone && warpgroup == 1 && cursor.there()) advance();
 #pragma unroll 1
@@ -371,7 +429,11 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
     advance();
     if (alone && !last) advance();
     const float2 rows[2] = {s_rows[lane / 4], s_rows[lane / 4 + 8]};
-    store_rows<X, kPointwise, kStore>(args, plan, tile, place, row_tile * 16, rows, sums);
+    if constexpr (kUsual) {
+      store_usual_quads(args, place, row_tile * 16 + static_cast<int>(threadIdx.x % 32 / 4), y_row, rows, sums);
+    } else {
+      store_rows<X, kPointwise, kStore>(args, plan, tile, place, row_tile * 16, rows, sums);
+    }
   }
 }
 

@@ -50,19 +50,26 @@ struct Sm90Plan {
   std::int32_t ring_stages = 0;
   std::int32_t ring_teams = 0;
   std::int32_t chunk_bytes = 0;
+
+  friend bool operator==(const Sm90Plan&, const Sm90Plan&) = default;
 };
 
 // The warps of a block and the registers of a thread, at the start and then by role. A block of several passes has
-// fewer warps for the depthwise, since its mix keeps sums of passes and of the pass.
-template <bool kWide>
+// fewer warps for the depthwise, since its mix keeps sums of passes and of the pass. That of the usual layer has a
+// warpgroup more, one thread of which asks for slabs.
+template <bool kWide, bool kUsual = false>
 struct Sm90Roles {
   static constexpr int kMixWarps = 8;                     // two warpgroups
   static constexpr int kDepthwiseWarps = kWide ? 8 : 12;  // two or three warpgroups
-  static constexpr int kLaunchRegisters = kWide ? 128 : 96;
+  static constexpr int kCopyWarps = kUsual ? 4 : 0;
+  static constexpr int kLaunchRegisters = kWide ? 128 : kUsual ? 80 : 96;
   static constexpr int kMixRegisters = kWide ? 168 : 128;
-  static constexpr int kDepthwiseRegisters = kWide ? 88 : 72;
-  static constexpr int kThreads = (kMixWarps + kDepthwiseWarps) * 32;
-  static_assert(kMixWarps * kMixRegisters + kDepthwiseWarps * kDepthwiseRegisters <= kThreads / 32 * kLaunchRegisters);
+  static constexpr int kDepthwiseRegisters = kWide ? 88 : kUsual ? 64 : 72;
+  static constexpr int kCopyRegisters = 24;
+  static constexpr int kThreads = (kMixWarps + kDepthwiseWarps + kCopyWarps) * 32;
+  static_assert(!(kWide && kUsual));
+  static_assert(kMixWarps * kMixRegisters + kDepthwiseWarps * kDepthwiseRegisters + kCopyWarps * kCopyRegisters <=
+                kThreads / 32 * kLaunchRegisters);
   static_assert(kThreads * kLaunchRegisters <= 65536);
 };
 
