@@ -50,6 +50,8 @@ struct PassShape {
   std::int64_t state_floats = 0;   // a slot
   std::int64_t in_stride = 0;      // floats from a channel to the next of an item's staged input: step_frames aligned
   std::int64_t out_stride = 0;     // likewise of its output
+  std::int64_t in_place_floats =
+      1;  // rows begin at multiples of so many where the device reads or writes them in place
   std::int64_t macs_per_frame = 0;
 };
 

@@ -202,6 +202,9 @@ class PassExecutor final : public Executor {
   // Whether the device reads or writes the view's frames where they are. A view's corners are first and last in memory.
   bool is_in_place(const ConstFrameView& view) const {
     if (view.frame_stride != 1 || view.channel_stride < 0 || view.frames == 0) return false;
+    const auto row_bytes = static_cast<std::uintptr_t>(shape_.in_place_floats) * sizeof(float);
+    if (reinterpret_cast<std::uintptr_t>(view.data) % row_bytes != 0) return false;
+    if (view.channels > 1 && view.channel_stride % shape_.in_place_floats != 0) return false;
     const auto behind = first_behind(view.data);
     if (behind == in_place_.begin()) return false;
     const std::span<const float> samples = *std::prev(behind);

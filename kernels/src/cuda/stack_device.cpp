@@ -84,7 +84,7 @@ class StackPassDevice final : public PassDevice {
     const CurrentDevice current(device_);
     // An epoch that no kernel has ends the one that runs.
     if (is_resident()) {
-      args_.entry.command = StackCommand::pack(sequence_, next_epoch(), false, 0, 0);
+      args_.entry.command = StackCommand::pack(sequence_, next_epoch(), false, false, 0, 0);
       post(args_.entry);
     }
     cudaStreamSynchronize(stream_.get());
@@ -130,7 +130,9 @@ class StackPassDevice final : public PassDevice {
     const int size = size_of(most_frames);
     const int count = static_cast<int>(entries.size());
     args_.entry = entries_[0];
-    args_.entry.command = StackCommand::pack(++sequence_, epoch_, holds, size, count);
+    // Of several resident clusters another may have the stream's next pass, and words do not wait for its rings.
+    const bool words = count == 1 && size == 0 && !holds && (!is_resident() || room_.clusters == 1);
+    args_.entry.command = StackCommand::pack(++sequence_, epoch_, words, holds, size, count);
     int clusters = room_.clusters;
     if (!is_resident()) {
       args_.teams = args_.plan.splits(size, count, holds, room_.clusters_of_two) ? 2 : 1;
@@ -140,7 +142,7 @@ class StackPassDevice final : public PassDevice {
     error_ = cudaSuccess;
     words_there_ = 0;
     if (is_resident()) {
-      if (is_single()) post_words(entries[0]);
+      if (has_words()) post_words(entries[0]);
       post(args_.entry);
     } else {
       const CurrentDevice current(device_);
@@ -155,14 +157,15 @@ class StackPassDevice final : public PassDevice {
       if (spec_.pause != nullptr) spec_.pause();
       return false;
     });
+    const CurrentDevice current(device_);
     if (is_silent_) {
-      const CurrentDevice current(device_);
       failure_ = silence_.text(limit_ns);
       give_up_.tell();
     } else if (error_ != cudaSuccess) {
       failure_ = cudaGetErrorString(error_);
+      give_up_.tell();  // part of a resident kernel may run on
     } else {
-      if (is_single()) take_words(entries[0]);
+      if (has_words()) take_words(entries[0]);
       if (is_resident() && spec_.now_ns != nullptr && is_old()) {
         if (const cudaError_t error = start_resident(); error != cudaSuccess) failure_ = cudaGetErrorString(error);
       }
@@ -186,7 +189,7 @@ class StackPassDevice final : public PassDevice {
 
   std::uint32_t next_epoch() const { return epoch_ % StackCommand::kMostEpoch + 1; }
 
-  bool is_single() const { return StackCommand::is_single(args_.entry.command); }
+  bool has_words() const { return StackCommand::words(args_.entry.command); }
 
   // What was written before is there when the device has read the last word.
   void post(const StackEntry& entry) noexcept {
@@ -196,7 +199,7 @@ class StackPassDevice final : public PassDevice {
     }
   }
 
-  // The input of a single pass.
+  // The input of a pass with words.
   void post_words(const PassEntry& entry) noexcept {
     const std::int64_t words = std::int64_t{args_.plan.layers[0].in_blocks} * StackTile::kBlockChannels;
     for (std::int64_t c = 0; c < words; ++c) {
@@ -215,9 +218,9 @@ class StackPassDevice final : public PassDevice {
     }
   }
 
-  // Whether the results are in memory: all blocks have said so, or all words of a single pass have come. [worker]
+  // Whether the results are in memory: all blocks have said so, or all words of its output have come. [worker]
   bool has_run(int clusters) noexcept {
-    if (is_single()) {
+    if (has_words()) {
       for (; words_there_ < args_.plan.out_channels; ++words_there_) {
         std::atomic_ref<TaggedWord> word(out_words_[static_cast<std::size_t>(words_there_)]);
         if (tag_of(word.load(std::memory_order_relaxed)) != sequence_) return false;
@@ -254,8 +257,8 @@ class StackPassDevice final : public PassDevice {
     const CurrentDevice current(device_);
     epoch_ = next_epoch();
     const std::uint64_t last = args_.entry.command;
-    args_.entry.command = StackCommand::pack(sequence_, epoch_, StackCommand::holds(last), StackCommand::size(last),
-                                             StackCommand::count(last));
+    args_.entry.command = StackCommand::pack(sequence_, epoch_, StackCommand::words(last), StackCommand::holds(last),
+                                             StackCommand::size(last), StackCommand::count(last));
     post(args_.entry);
     args_.epoch = epoch_;
     if (spec_.now_ns != nullptr) started_ns_ = spec_.now_ns();
@@ -285,7 +288,7 @@ class StackPassDevice final : public PassDevice {
   StackArgs args_;                // with the last pass
   std::uint32_t sequence_ = 0;    // of the last pass
   std::uint32_t epoch_ = 0;       // of the resident kernel
-  std::int32_t words_there_ = 0;  // of a single pass's output, so far
+  std::int32_t words_there_ = 0;  // of the output's, so far
   std::int64_t started_ns_ = 0;
   cudaError_t error_ = cudaSuccess;
   bool is_silent_ = false;

@@ -23,7 +23,7 @@ struct ResidentLife {
   std::uint64_t most_ns = 4'000'000'000;
 };
 
-// A pass is one launch, or, with CudaInvocation::kResident, one word to a kernel that runs already. `plan` must suit
+// A pass is one launch, or, with CudaInvocation::kResident, a letter to a kernel that runs already. `plan` must suit
 // the stack and the device, and `shape` be make_stack_shape's. Throws as make_cuda_executor. [control]
 std::unique_ptr<PassDevice> make_stack_device(const Stack& stack, const StackPlan& plan, const PassShape& shape,
                                               const ExecutorSpec& spec, const ResidentLife& life = {});

@@ -51,7 +51,7 @@ struct alignas(128) Fixed {
   StackLayer layers[Tile::kMostLayers];
   StackEntry entries[Tile::kMostColumns];  // of the tile's items
   Column columns[Tile::kMostColumns];
-  // Of a resident kernel: the entry that has come, and the block's samples of a single pass.
+  // Of a resident kernel: the entry that has come, and the block's samples of a pass with words.
   StackEntry entry;
   float words[Tile::kBlockChannels];
   // Barriers: of the buffers of partial sums, of each layer's halo that the leading team sends, of the entry.
@@ -105,7 +105,7 @@ __device__ __forceinline__ std::uint32_t address_in_block(std::uint32_t address,
   return mapped;
 }
 // Orders reads alone, which are over when a barrier of the block has let its threads go on: a release would wait for
-// what was written to the host.
+// what was written to the host. Rings have a fence of their own.
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
@@ -158,9 +158,9 @@ __device__ __forceinline__ void send(std::uint32_t address, std::uint32_t barrie
       : "memory");
 }
 
-// What the host writes while the kernel runs. Not as loads of system scope, which are served one thread at a time, 30
-// ns each: no line of it stays in a first-level cache, which the fence in tell_host has emptied behind the pass before,
-// and into which these loads put none.
+// What the host writes while the kernel runs. Not as loads of system scope, which wait for each other: no line of it
+// stays in a first-level cache, which cluster_wait and the fences behind a tile empty, and into which these loads put
+// none.
 __device__ __forceinline__ float4 load_host(const float4* address) {
   float4 v;
   asm volatile("ld.global.L1::no_allocate.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -302,7 +302,7 @@ struct Block {
   const StackArgs& args;
   char* s_memory;
   const StackEntry* entry;  // the pass, and its first entry
-  const float* s_words;     // the block's samples of a single pass, if the kernel is resident
+  const float* s_words;     // the block's samples of a pass with words, if the kernel is resident
   std::uint32_t* done;      // in the host's memory: its last sequence
   int team;
   int rank;                    // in its team
@@ -310,9 +310,9 @@ struct Block {
   std::uint32_t halo_parity = 0;
 
   // Tells the host that the pass is over, as far as it is this block's, whose threads have met behind what they wrote.
-  // A single pass is over when all words of its output are there.
+  // A pass with words is over when all words of its output are there.
   __device__ __forceinline__ void tell() const {
-    if (threadIdx.x == 0 && !StackCommand::is_single(entry->command)) {
+    if (threadIdx.x == 0 && !StackCommand::words(entry->command)) {
       tell_host(done, StackCommand::sequence(entry->command));
     }
   }
@@ -459,14 +459,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
     const StackEntry& entry = entry_of(column >> tile.size);
     const float* from = entry.input + (first_channel + channel) * entry.in_stride + tile.before + frame;
     const int left = entry.frames - tile.before - frame;
-    if (left > 0 && reinterpret_cast<std::uintptr_t>(from) % sizeof(float4) == 0) {
-      samples = load_host(reinterpret_cast<const float4*>(from));
-    } else {
-      if (left > 0) samples.x = load_host(from);
-      if (left > 1) samples.y = load_host(from + 1);
-      if (left > 2) samples.z = load_host(from + 2);
-      if (left > 3) samples.w = load_host(from + 3);
-    }
+    if (left > 0) samples = load_host(reinterpret_cast<const float4*>(from));
   }
   // Or a sample a thread, of the items' few frames or of those to hold.
   const bool few = !kHold && tile.size < 2;
@@ -480,7 +473,7 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
     const int f = k & ((1 << tile.size) - 1);
     return f < entry.frames ? load_host(entry.input + (first_channel + c) * entry.in_stride + f) : 0.0f;
   };
-  const bool words = block.s_words != nullptr && StackCommand::is_single(command);
+  const bool words = block.s_words != nullptr && StackCommand::words(command);
   float single = 0;
   if ((few || kHold) && thread < most && !words) single = load_single(thread);
   if (alone) __syncthreads();  // the entry is there, and words are
@@ -730,7 +723,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
   }
 
   if (rank < layer.out_blocks) {
-    const bool single = StackCommand::is_single(block.entry->command);
+    const bool words = StackCommand::words(block.entry->command);
 #pragma unroll 1
     for (int part = 0; part < parts; ++part) {
       const int buffer = Block::buffer_of(layer_count - 1, part);
@@ -740,7 +733,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         block.wait_for_partials(buffer);
         float y = sum_partials(finish, s_partials + column.place + buffer * block.buffer_bytes());
         if (plan.out_lag_frames > column.most_lag || plan.out_lag_frames <= column.above_lag) y = 0;
-        if (single) {
+        if (words) {
           if (in_part == 0) {
             store_word(args.out_words + rank * Tile::kBlockChannels + channel,
                        tagged(__float_as_uint(y), StackCommand::sequence(block.entry->command)));
@@ -751,7 +744,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         }
       }
       if (part + 1 < parts) column = s_columns[(part + 1) * Tile::kPartColumns];
-      if (kPass != Pass::kHold && !single) barrier_of_all();  // the part's output is there
+      if (kPass != Pass::kHold && !words) barrier_of_all();  // the part's output is there
     }
     block.have_waited(layer_count - 1, parts);
   }
@@ -816,7 +809,7 @@ __device__ __forceinline__ void store_output(const Block& block, const TileOfIte
   float* to = entry.output + (first_channel + c) * entry.out_stride + frame;
   const float* from =
       reinterpret_cast<const float*>(block.s_memory + block.plan().output_offset) + c * Tile::kOutputStride + column;
-  if (quads && left >= 4 && reinterpret_cast<std::uintptr_t>(to) % sizeof(float4) == 0) {
+  if (quads && left >= 4) {
     *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
   } else {
     const int most = quads ? 4 : 1;
@@ -922,7 +915,7 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
     if (s_window == s_windows_end) s_window = window_at(block, tile, 0);
   }
   if (block.rank < block.s_fixed().layers[plan.layer_count - 1].out_blocks) {
-    if (kPass != Pass::kHold && !StackCommand::is_single(block.entry->command)) {
+    if (kPass != Pass::kHold && !StackCommand::words(block.entry->command)) {
       // Asked for while the others wait for partial sums.
       const bool given_up = *block.args.d_given_up != 0;
       for (int part = 0; part < parts; ++part) {
@@ -957,11 +950,14 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
     multiply_layers<kPass>(block, tile, thread);
   }
 
+  // The answer first, unless another cluster may have a stream's next pass: it reads the rings.
+  const bool tells_last = cluster_count() > 1;
   __syncthreads();  // what comes next overwrites entries and output
-  if (!kHold && tile.last) block.tell();
+  if (!kHold && tile.last && !tells_last) block.tell();
   if (kPass == Pass::kWhole || kPass == Pass::kApart) store_rings<kPass>(block, tile, thread);
-  __threadfence();  // for the next pass, or tile, which reads rings
+  __threadfence();  // for the next tile, or pass, of this cluster, whose barrier orders nothing
   __syncthreads();  // and windows
+  if (!kHold && tile.last && tells_last) block.tell();
   cluster_arrive();
 }
 
@@ -1002,6 +998,7 @@ __device__ __forceinline__ void run_pass(Block& block) {
   tile.last = false;
   if (own_first >= count) {
     // As with a tile: who waits behind this pass knows that every thread has read the command.
+    block.tell();
     cluster_wait();
     cluster_arrive();
   }
@@ -1010,6 +1007,7 @@ __device__ __forceinline__ void run_pass(Block& block) {
     tile.items = min(count - first - team * most_items, most_items);
     if (tile.items <= 0) {
       // The other team has a tile.
+      if (!tile.last) block.tell();  // this one has had none
       for (int barriers = holds ? 2 : 1; barriers > 0; --barriers) {
         cluster_wait();
         cluster_arrive();
@@ -1026,17 +1024,16 @@ __device__ __forceinline__ void run_pass(Block& block) {
       run_tile_of<0>(block, tile);
     }
   }
-  if (!tile.last) block.tell();  // it had none
 }
 
 // What a block of a resident kernel has of the mailbox, and what its first warp sees there.
 struct Mail {
   StackEntry* s_entry;  // that has come
-  float* s_words;       // and the block's samples, of a single pass
+  float* s_words;       // and the block's samples, of a pass with words
   std::uint32_t full;   // the barrier of the entry
   bool leads;           // looks into the mailbox, for the cluster
-  bool takes_words;     // has channels of a single pass's input
-  bool is_single;       // the pass before was a single one
+  bool takes_words;     // has channels of a pass with words's input
+  bool has_words;       // whether the pass before had words
   std::uint32_t parity = 0;
   std::uint32_t sequence = 0;  // of the last pass
 
@@ -1045,7 +1042,7 @@ struct Mail {
   static constexpr int kWordLanes = Tile::kBlockChannels / 2;
 };
 
-// Waits for the next pass: its entry, and samples if it is a single one. False: the kernel is to end. Bounded: a
+// Waits for the next pass: its entry, and samples that come as words. False: the kernel is to end. Bounded: a
 // command, an end that was asked for, too long idle or too old.
 __device__ __forceinline__ bool wait_for_mail(const StackArgs& args, Mail& mail, int rank, std::uint64_t start) {
   const int thread = this_thread();
@@ -1063,7 +1060,7 @@ __device__ __forceinline__ bool wait_for_mail(const StackArgs& args, Mail& mail,
     bool over = false;
     for (int looks = 0; !over; ++looks) {
       // The command is in the last two words. One instruction: the next one would be served behind it.
-      if (reads || (watches && mail.is_single)) pair = load_pair(address);
+      if (reads || (watches && mail.has_words)) pair = load_pair(address);
       const std::uint32_t sequence = tag_of(__shfl_sync(0xffffffffu, pair.second, Mail::kMailLanes - 1));
       const bool whole = __all_sync(0xffffffffu, !reads || pair.is_of(sequence));
       const std::uint64_t low = __shfl_sync(0xffffffffu, pair.first, Mail::kMailLanes - 1);
@@ -1087,7 +1084,7 @@ __device__ __forceinline__ bool wait_for_mail(const StackArgs& args, Mail& mail,
                    "l"(words), "r"(address_in_block(mail.full, static_cast<std::uint32_t>(block)))
                    : "memory");
     }
-  } else if (thread < 32 && mail.is_single) {
+  } else if (thread < 32 && mail.has_words) {
     // Its samples may be here before the command is.
     while (!__all_sync(0xffffffffu, barrier_has_passed(mail.full, mail.parity))) {
       if (watches) pair = load_pair(address);
@@ -1098,8 +1095,8 @@ __device__ __forceinline__ bool wait_for_mail(const StackArgs& args, Mail& mail,
   const std::uint64_t command = *reinterpret_cast<volatile std::uint64_t*>(&mail.s_entry->command);
   if (command == 0) return false;
   mail.sequence = StackCommand::sequence(command);
-  mail.is_single = StackCommand::is_single(command);
-  if (watches && mail.is_single) {
+  mail.has_words = StackCommand::words(command);
+  if (watches && mail.has_words) {
     // The host wrote them before the command.
     while (!pair.is_of(mail.sequence)) pair = load_pair(address);
     const int channel = 2 * (lane - Mail::kMailLanes);

@@ -15,7 +15,8 @@ namespace halotap::kernels::cuda {
 struct alignas(16) StackEntry {
   std::int64_t received = 0;
   std::int64_t end = 0;
-  const float* input = nullptr;  // [in_channels, in_stride], in host memory that the device sees
+  const float* input = nullptr;  // [in_channels, in_stride], in host memory that the device sees; rows of more than two
+                                 // frames begin at whole 16 bytes, as those of the output
   float* output = nullptr;       // [out_channels, out_stride], likewise
   std::int64_t in_stride = 0;
   std::int64_t out_stride = 0;
@@ -43,19 +44,22 @@ inline constexpr int kEntryWords = sizeof(StackEntry) / sizeof(std::uint32_t);
 
 // One pass, as a word that is written and read at once.
 //
-//     sequence 32 | epoch 8 | holds 1 | size 3 | count 20        sequence on top
+//     sequence 32 | epoch 7 | words 1 | holds 1 | size 3 | count 20        sequence on top
 //
-// epoch: of the resident kernel that is to run it, from 1; others end. holds: some entry starts to hold. size: items
-// have 2^size columns. count: of entries. A word of zeros is no pass.
+// epoch: of the resident kernel that is to run it, from 1; others end. words: it is one frame of one stream, whose
+// samples cross the bus as tagged words. holds: some entry starts to hold. size: items have 2^size columns. count: of
+// entries. A word of zeros is no pass.
 struct StackCommand {
   static constexpr int kCountBits = 20;
   static constexpr int kSizeBits = 3;
-  static constexpr int kEpochBits = 8;
+  static constexpr int kEpochBits = 7;
   static constexpr std::uint32_t kMostEpoch = (1u << kEpochBits) - 1;
 
-  static constexpr std::uint64_t pack(std::uint32_t sequence, std::uint32_t epoch, bool holds, int size, int count) {
+  static constexpr std::uint64_t pack(std::uint32_t sequence, std::uint32_t epoch, bool words, bool holds, int size,
+                                      int count) {
     std::uint64_t word = sequence;
     word = word << kEpochBits | epoch;
+    word = word << 1 | (words ? 1u : 0u);
     word = word << 1 | (holds ? 1u : 0u);
     word = word << kSizeBits | static_cast<std::uint32_t>(size);
     return word << kCountBits | static_cast<std::uint32_t>(count);
@@ -75,12 +79,11 @@ struct StackCommand {
   HALOTAP_HOST_DEVICE static constexpr int count(std::uint64_t word) {
     return static_cast<int>(word & ((1u << kCountBits) - 1));
   }
-  // Whether it is one frame of one stream, whose samples cross the bus as tagged words.
-  HALOTAP_HOST_DEVICE static constexpr bool is_single(std::uint64_t word) {
-    return count(word) == 1 && size(word) == 0 && !holds(word);
+  HALOTAP_HOST_DEVICE static constexpr bool words(std::uint64_t word) {
+    return (word >> (1 + kSizeBits + kCountBits) & 1) != 0;
   }
 };
-static_assert(32 + StackCommand::kEpochBits + 1 + StackCommand::kSizeBits + StackCommand::kCountBits == 64);
+static_assert(32 + StackCommand::kEpochBits + 2 + StackCommand::kSizeBits + StackCommand::kCountBits == 64);
 
 // What the kernel works on; passed by value.
 struct StackArgs {
@@ -89,14 +92,14 @@ struct StackArgs {
   float* d_state = nullptr;               // [slots, blocks, ring_rows, 16]
   const StackEntry* entries = nullptr;    // [items]; these four in host memory that the device sees
   const float* frames_to_hold = nullptr;  // [items, in_channels]
-  std::uint32_t* done = nullptr;          // [clusters, teams, kMostBlocks]: each block's last sequence, if not single
-  TaggedWord* out_words = nullptr;        // [blocks, 16]: the output of a single pass
+  std::uint32_t* done = nullptr;  // [clusters, teams, kMostBlocks]: each block's last sequence, of a pass without words
+  TaggedWord* out_words = nullptr;           // [blocks, 16]: the output of a pass with words
   const volatile int* d_given_up = nullptr;  // GiveUp's
   std::int32_t teams = 1;                    // of a cluster, each of which has the whole stack: 1 or 2
   StackEntry entry;                          // the pass and its first entry, unless resident
   // Resident:
   const TaggedWord* mailbox = nullptr;   // in host memory, as the next two, [kEntryWords]: the same
-  const TaggedWord* in_words = nullptr;  // [blocks, 16]: the input of a single pass
+  const TaggedWord* in_words = nullptr;  // [blocks, 16]: the input of a pass with words
   std::uint32_t* gone = nullptr;         // [clusters]: the epoch of a kernel that has ended
   std::uint32_t* d_done = nullptr;       // [clusters]: last sequence, from kernel to kernel
   std::uint64_t idle_ns = 0;             // ends after this long without a command

@@ -134,6 +134,7 @@ PassShape make_stack_shape(const Stack& stack, const StackPlan& plan, const Exec
   shape.step_frames = std::min<std::int64_t>(spec.max_chunk_frames, plan.columns);
   // Rows of four frames, which a thread moves at a time; shorter ones side by side.
   const std::int64_t stride = shape.step_frames <= 2 ? shape.step_frames : (shape.step_frames + 3) / 4 * 4;
+  shape.in_place_floats = kAlignFrames;
   shape.in_stride = stride;
   shape.out_stride = stride;
   shape.window_floats = 0;

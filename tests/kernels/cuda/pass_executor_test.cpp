@@ -106,6 +106,26 @@ TEST(PassExecutor, StagesNothingThatLiesPlanarInItsOwnMemory) {
   EXPECT_EQ(made.device->staged_outputs(), 1);
 }
 
+TEST(PassExecutor, StagesRowsThatDoNotBeginWhereItsDeviceWantsThem) {
+  Random random(5);
+  LayerSpec spec;
+  spec.in_channels = 3;
+  spec.out_channels = 3;
+  const auto stack = std::make_shared<const Stack>(std::vector{test::draw_layer(random, spec)});
+  PassShape shape = make_pass_shape(*stack, {1, 4});
+  shape.in_place_floats = 4;
+  const Made made = make(stack, shape);
+  float* memory = made.executor->allocate_samples(200);
+  SlotChunk chunk{0, {memory, 3, 3, 8, 1}, {memory + 100, 3, 3, 4, 1}, -1};
+  made.executor->process({&chunk, 1}, 0);
+  EXPECT_EQ(made.device->staged_inputs(), 0);
+  EXPECT_EQ(made.device->staged_outputs(), 0);
+  chunk = {0, {memory, 3, 3, 3, 1}, {memory + 101, 3, 3, 4, 1}, -1};
+  made.executor->process({&chunk, 1}, 0);
+  EXPECT_EQ(made.device->staged_inputs(), 1);
+  EXPECT_EQ(made.device->staged_outputs(), 1);
+}
+
 TEST(PassExecutor, StagesNothingThatOneOfItsMemoriesHoldsWhole) {
   Random random(6);
   LayerSpec spec;
