@@ -4,9 +4,10 @@
     bench/peers_stream_gpu.py [--stack-latency build/bin/stack_latency] [--calls N] [--chunk N]... [-- OPTION...]
 
 The net is stack_latency's: 8 layers y = PW(SiLU(DW(x))), 128 channels, kernel 5, dilations 1, 2, 4, 8, causal, with
-biases. PyTorch keeps its state on the card; a graph has a chunk's copy to the card, the stack, and the copy back, from and
-to page-locked memory. A call is the graph's replay and the wait for it, by the host's clock. Before it is timed, its
-result over a recording cut into chunks is compared with float64. What follows -- is handed to stack_latency.
+biases. PyTorch keeps its state on the card; a graph has a chunk's copy to the card, the stack, and the copy back, from
+and to page-locked memory. A call is the graph's replay and the wait for it, by the host's clock. Before it is timed, its
+result over a recording cut into chunks is compared with float64. --calls, --as and --samples behind -- are handed to
+stack_latency.
 """
 
 import argparse
@@ -130,6 +131,9 @@ def main():
         sys.exit("peers_stream_gpu.py: PyTorch finds no card")
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    for option in arguments.options[::2]:
+        if option not in ("--calls", "--as", "--samples"):
+            sys.exit("peers_stream_gpu.py: behind --: expected --calls, --as or --samples, got %s" % option)
     chunks = arguments.chunk or [1, 16, 64]
     options = [option for chunk in chunks for option in ("--chunk", str(chunk))]
     subprocess.run([arguments.stack_latency, *options, *arguments.options], check=True)

@@ -271,7 +271,10 @@ Options parse(char** arguments) {
       }
       options.in_place = std::strcmp(value, "executor") == 0;
     } else {
-      throw std::invalid_argument("unknown option " + option);
+      throw std::invalid_argument("unknown option " + option +
+                                  "; usage: stack_latency [--calls N] [--streams N] [--layers N] [--channels N] "
+                                  "[--kernel N] [--chunk N]... [--as resident|launched|layers|cpu]... "
+                                  "[--samples executor|caller]");
     }
   }
   if (options.chunks.empty()) options.chunks = {1, 16, 64};

@@ -91,7 +91,7 @@ TEST_F(AsyncEngineTest, HandsOutPlanarPlacesOfTheRing) {
   ASSERT_EQ(engine.begin_chunk(stream, 4, first), Status::kOk);
   EXPECT_EQ(first.channels, kIn);
   EXPECT_EQ(first.frames, 4);
-  EXPECT_EQ(first.channel_stride, 10);
+  EXPECT_EQ(first.channel_stride, 12) << "10 frames, in rows of whole 16 bytes";
   EXPECT_EQ(first.frame_stride, 1);
   ASSERT_EQ(engine.begin_chunk(stream, 10, second), Status::kOk);
   EXPECT_EQ(second.data, first.data) << "begun anew";

@@ -157,7 +157,7 @@ Sm90Kernel kernel_of(const Sm90Plan& plan, Taps taps) {
       break;
   }
   if constexpr (kUsual) {
-    return nullptr;  // is_usual leaves these dilations out
+    return nullptr;  // has_usual_kernel leaves these dilations out
   } else {
     switch (plan.any_dilation) {
       case 5:

@@ -49,7 +49,7 @@ enum class Store { kQuads, kSamples, kUsualQuads };
 
 // What is known of the usual layer's launches when their kernel is compiled: 128 channels to 128, SiLU, bulk copies of
 // one box a tile, four parts a tile. Then none of it is asked for, divided by or branched on when the kernel runs. Sets
-// all of that; a launch that it leaves as it is is one of the usual layer. `taps`: compiled, or 0 for a loop;
+// all of that; a launch that this would not change is one of the usual layer. `taps`: compiled, or 0 for a loop;
 // `dilation`: 0 for one that is not known.
 __host__ __device__ constexpr void set_usual(int sample_bytes, int terms, int taps, int dilation, BlockArgs& args,
                                              Sm90Launch& launch) {

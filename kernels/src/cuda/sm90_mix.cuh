@@ -85,7 +85,7 @@ __device__ __forceinline__ X* first_quad(const BlockArgs& args, int first_row) {
   return static_cast<X*>(item.y) + (first_row + lane / 4) * item.y_channel_stride + Tile::kQuadFrames * (lane % 4);
 }
 
-// The same, for the usual layer. `y_row`: the thread's first_quad. All of x is asked for before any of it is added, and
+// As store_quads, for the usual layer. `y_row`: the thread's first_quad. All of x is asked for before any of it is added, and
 // no quad has a branch of its own.
 template <typename X>
 __device__ __forceinline__ void store_usual_quads(const BlockArgs& args, const TilePlace& place, int row, X* y_row,

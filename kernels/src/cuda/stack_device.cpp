@@ -130,7 +130,8 @@ class StackPassDevice final : public PassDevice {
     const int size = size_of(most_frames);
     const int count = static_cast<int>(entries.size());
     args_.entry = entries_[0];
-    // Of several resident clusters another may have the stream's next pass, and words do not wait for its rings.
+    // Of several resident clusters another may have the stream's next pass, and a pass with words is over for the host
+    // before its rings are stored.
     const bool words = count == 1 && size == 0 && !holds && (!is_resident() || room_.clusters == 1);
     args_.entry.command = StackCommand::pack(++sequence_, epoch_, words, holds, size, count);
     int clusters = room_.clusters;

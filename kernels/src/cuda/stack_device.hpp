@@ -11,8 +11,8 @@
 
 namespace halotap::kernels::cuda {
 
-// Why the current device cannot run the plan, as in "no thread-block clusters"; empty when it can. Throws as `require`.
-// [control]
+// Why the current device cannot run the plan, as in "this card has no clusters of blocks"; empty when it can. Throws as
+// `require`. [control]
 std::string stack_refusal(const StackPlan& plan);
 
 // A resident kernel ends by itself after so long without a pass, or so long after its start in any case, and another
@@ -23,8 +23,8 @@ struct ResidentLife {
   std::uint64_t most_ns = 4'000'000'000;
 };
 
-// A pass is one launch, or, with CudaInvocation::kResident, a letter to a kernel that runs already. `plan` must suit
-// the stack and the device, and `shape` be make_stack_shape's. Throws as make_cuda_executor. [control]
+// A pass is one launch, or, with CudaInvocation::kResident, a few words in the mailbox of a kernel that runs already.
+// `plan` must suit the stack and the device, and `shape` be make_stack_shape's. Throws as make_cuda_executor. [control]
 std::unique_ptr<PassDevice> make_stack_device(const Stack& stack, const StackPlan& plan, const PassShape& shape,
                                               const ExecutorSpec& spec, const ResidentLife& life = {});
 

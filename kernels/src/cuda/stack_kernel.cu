@@ -618,7 +618,7 @@ __device__ __forceinline__ void store_operand(float z, Activation activation, in
 }
 
 // How a tile goes through the stack.
-enum class Pass {
+enum class Route {
   kHold,      // only what fills the rings of streams that start to hold
   kFetching,  // shared memory has not room for all layers' windows: halos are fetched on the way
   kWhole,     // it has
@@ -626,7 +626,7 @@ enum class Pass {
 };
 
 // Of the warps that compute: what of a tile's layers is not products, and of the last one's output.
-template <Pass kPass, int kTaps>
+template <Route kRoute, int kTaps>
 __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& tile, int thread) {
   const StackArgs& args = block.args;
   const StackPlan& plan = block.plan();
@@ -664,7 +664,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
       float newest = 0;
       float z = 0;
       if (works) {
-        if (kPass == Pass::kApart) z = sum_older_taps<kTaps>(taps, layer, s_taps, s_frame);
+        if (kRoute == Route::kApart) z = sum_older_taps<kTaps>(taps, layer, s_taps, s_frame);
         if (rarely(index == 0)) {
           newest = load_sample(s_frame + layer.halo_bytes);
         } else {
@@ -676,23 +676,23 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
           // Frames outside the recording are zeros to the layer behind.
           if (layer.lag_frames > column.most_lag || layer.lag_frames <= column.above_lag) newest = 0;
           if (column.inside != 0) *reinterpret_cast<float*>(s_frame + layer.halo_bytes) = newest;
-          if (kPass == Pass::kHold && column.from_end != 0) {
+          if (kRoute == Route::kHold && column.from_end != 0) {
             for (int h = 0; h < layer.halo_frames; ++h) {
               *reinterpret_cast<float*>(s_frame + h * Tile::kRowBytes) = newest;
             }
           }
         }
-        if (kPass == Pass::kWhole && part == 0 && tile.before > 0 && layer.halo_frames > 0) {
+        if (kRoute == Route::kWhole && part == 0 && tile.before > 0 && layer.halo_frames > 0) {
           barrier_wait(block.halos_full(index), block.halo_parity);
         }
       }
-      if (kPass != Pass::kApart && index > 0) {
+      if (kRoute != Route::kApart && index > 0) {
         // Behind the input's windows: a group of copies a layer, one layer after the other.
-        if (kPass == Pass::kFetching && part == 0) wait_copies_but(tile.windows - 2);
+        if (kRoute == Route::kFetching && part == 0) wait_copies_but(tile.windows - 2);
         barrier_of_computing();  // halos and new frames are there; of the window before, the residual was read
       }
       if (works) {
-        if (kPass != Pass::kApart) z = sum_older_taps<kTaps>(taps, layer, s_taps, s_frame);
+        if (kRoute != Route::kApart) z = sum_older_taps<kTaps>(taps, layer, s_taps, s_frame);
         z = fmaf(taps.newest(s_taps, layer.taps), newest, z);
         store_operand(z, layer.before_mix, lane, s_operand + operand * Tile::kOperandBytes,
                       s_inverse + operand * Tile::kInverseBytes);
@@ -703,7 +703,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
     }
     if (owns && index > 0) block.have_waited(index - 1, parts);
     // The window before is free: see the barriers above.
-    if (kPass == Pass::kFetching && index > 0) {
+    if (kRoute == Route::kFetching && index > 0) {
       if (index - 1 + tile.windows < layer_count) {
         fetch_halos(block, tile, index - 1 + tile.windows, s_window_before - 4 * channel, thread, thread / 4,
                     Tile::kComputingThreads / 4);
@@ -712,7 +712,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
     }
     s_window_before = s_window;
     s_window += tile.window_bytes;
-    if (kPass == Pass::kFetching || kPass == Pass::kHold) {
+    if (kRoute == Route::kFetching || kRoute == Route::kHold) {
       if (s_window == window_at(block, tile, tile.windows) + 4 * channel)
         s_window = window_at(block, tile, 0) + 4 * channel;
     }
@@ -744,7 +744,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
         }
       }
       if (part + 1 < parts) column = s_columns[(part + 1) * Tile::kPartColumns];
-      if (kPass != Pass::kHold && !words) barrier_of_all();  // the part's output is there
+      if (kRoute != Route::kHold && !words) barrier_of_all();  // the part's output is there
     }
     block.have_waited(layer_count - 1, parts);
   }
@@ -753,14 +753,14 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
 
 // Stores a column's new frame of a layer's input in the stream's ring, if that reaches back so far. Four channels a
 // thread.
-template <Pass kPass>
+template <Route kRoute>
 __device__ __forceinline__ void store_ring(const Block& block, const StackLayer& layer, const Column& column,
                                            const char* s_window, int quad) {
   if (block.rank >= layer.in_blocks || column.from_end == 0 || column.from_end > layer.halo_frames) return;
   const float4 newest =
       *reinterpret_cast<const float4*>(s_window + column.row + (column.item + 1) * layer.halo_bytes + 16 * quad);
   float* d_ring = ring_of(block, layer, block.s_fixed().entries[column.item].slot) + 4 * quad;
-  if (kPass == Pass::kHold) {
+  if (kRoute == Route::kHold) {
     for (int h = 0; h <= layer.ring_mask; ++h) *reinterpret_cast<float4*>(d_ring + h * Tile::kBlockChannels) = newest;
   } else {
     *reinterpret_cast<float4*>(d_ring + (column.slot_row & layer.ring_mask) * Tile::kBlockChannels) = newest;
@@ -768,12 +768,12 @@ __device__ __forceinline__ void store_ring(const Block& block, const StackLayer&
 }
 
 // What the streams' next pass needs of a tile whose layers' windows are all there: each warp stores layers of its own.
-template <Pass kPass>
+template <Route kRoute>
 __device__ __forceinline__ void store_rings(const Block& block, const TileOfItems& tile, int thread) {
   for (int index = thread / 32; index < block.plan().layer_count; index += Tile::kWarps) {
     const StackLayer& layer = block.s_fixed().layers[index];
     for (int i = thread % 32 / 4; i < tile.columns(); i += 8) {
-      store_ring<kPass>(block, layer, block.s_fixed().columns[i], window_at(block, tile, index), thread % 4);
+      store_ring<kRoute>(block, layer, block.s_fixed().columns[i], window_at(block, tile, index), thread % 4);
     }
   }
 }
@@ -823,7 +823,7 @@ __device__ __forceinline__ void store_output(const Block& block, const TileOfIte
 // Of the other warps: each multiplies a part's operands with the columns of every layer's mix for one block, and sends
 // it its partial sums. Then they hand out what the other team needs of the layer's input and, where windows do not
 // last, the streams' next pass.
-template <Pass kPass>
+template <Route kRoute>
 __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems& tile, int thread) {
   const StackPlan& plan = block.plan();
   const int warp = thread / 32 - Tile::kComputingThreads / 32;
@@ -867,9 +867,9 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
       if (waits && part + 1 == parts && receives && index + 1 < plan.layer_count) {
         block.wait_for_partials(Block::buffer_of(index, 0));
       }
-      if (kPass != Pass::kApart && parts == 1 && index > 0) barrier_of_computing();
+      if (kRoute != Route::kApart && parts == 1 && index > 0) barrier_of_computing();
       barrier_of_all();  // operands are there, and the part's new frames
-      if (kPass != Pass::kApart && parts > 1 && (part + 1 < parts ? index > 0 : index + 1 < plan.layer_count)) {
+      if (kRoute != Route::kApart && parts > 1 && (part + 1 < parts ? index > 0 : index + 1 < plan.layer_count)) {
         arrive_for_computing();
       }
       if (sends) {
@@ -899,14 +899,14 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
         if (left > Tile::kUnitColumns) send(to + Tile::kUnitBytes, full, y[0][2], y[0][3], y[1][2], y[1][3]);
       }
       operand ^= 1;
-      if (kPass == Pass::kWhole && tile.leads) {
+      if (kRoute == Route::kWhole && tile.leads) {
         send_halo(block, tile, layer, index, part, thread - Tile::kComputingThreads);
       }
-      if (kPass == Pass::kFetching || kPass == Pass::kHold) {
+      if (kRoute == Route::kFetching || kRoute == Route::kHold) {
         const int own = thread - Tile::kComputingThreads;
         if (own < 4 * Tile::kPartColumns) {
-          store_ring<kPass>(block, layer, block.s_fixed().columns[part * Tile::kPartColumns + own / 4], s_window,
-                            own % 4);
+          store_ring<kRoute>(block, layer, block.s_fixed().columns[part * Tile::kPartColumns + own / 4], s_window,
+                             own % 4);
         }
       }
     }
@@ -915,7 +915,7 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
     if (s_window == s_windows_end) s_window = window_at(block, tile, 0);
   }
   if (block.rank < block.s_fixed().layers[plan.layer_count - 1].out_blocks) {
-    if (kPass != Pass::kHold && !StackCommand::words(block.entry->command)) {
+    if (kRoute != Route::kHold && !StackCommand::words(block.entry->command)) {
       // Asked for while the others wait for partial sums.
       const bool given_up = *block.args.d_given_up != 0;
       for (int part = 0; part < parts; ++part) {
@@ -929,9 +929,9 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
 
 // Runs a tile through the stack. A step's time is that of a thread's instructions one behind the other, so there are
 // two kinds of threads, each with a part of them.
-template <Pass kPass, int kTaps>
+template <Route kRoute, int kTaps>
 __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) {
-  constexpr bool kHold = kPass == Pass::kHold;
+  constexpr bool kHold = kRoute == Route::kHold;
   const StackPlan& plan = block.plan();
   const int rank = block.rank;
   const int thread = this_thread();
@@ -945,16 +945,16 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
     }
   }
   if (thread < Tile::kComputingThreads) {
-    compute_layers<kPass, kTaps>(block, tile, thread);
+    compute_layers<kRoute, kTaps>(block, tile, thread);
   } else {
-    multiply_layers<kPass>(block, tile, thread);
+    multiply_layers<kRoute>(block, tile, thread);
   }
 
   // The answer first, unless another cluster may have a stream's next pass: it reads the rings.
   const bool tells_last = cluster_count() > 1;
   __syncthreads();  // what comes next overwrites entries and output
   if (!kHold && tile.last && !tells_last) block.tell();
-  if (kPass == Pass::kWhole || kPass == Pass::kApart) store_rings<kPass>(block, tile, thread);
+  if (kRoute == Route::kWhole || kRoute == Route::kApart) store_rings<kRoute>(block, tile, thread);
   __threadfence();  // for the next tile, or pass, of this cluster, whose barrier orders nothing
   __syncthreads();  // and windows
   if (!kHold && tile.last && tells_last) block.tell();
@@ -964,11 +964,11 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
 template <int kTaps>
 __device__ __forceinline__ void run_tile_of(Block& block, const TileOfItems& tile) {
   if (tile.windows < block.plan().layer_count) {
-    run_tile<Pass::kFetching, kTaps>(block, tile);
+    run_tile<Route::kFetching, kTaps>(block, tile);
   } else if (tile.size == 0) {
-    run_tile<Pass::kApart, kTaps>(block, tile);
+    run_tile<Route::kApart, kTaps>(block, tile);
   } else {
-    run_tile<Pass::kWhole, kTaps>(block, tile);
+    run_tile<Route::kWhole, kTaps>(block, tile);
   }
 }
 
@@ -1015,7 +1015,7 @@ __device__ __forceinline__ void run_pass(Block& block) {
       break;
     }
     tile.last = first + step + team * most_items >= count;
-    if (holds) run_tile<Pass::kHold, 0>(block, tile);
+    if (holds) run_tile<Route::kHold, 0>(block, tile);
     if (plan.taps == 5) {
       run_tile_of<5>(block, tile);
     } else if (plan.taps == 3) {
@@ -1032,7 +1032,7 @@ struct Mail {
   float* s_words;       // and the block's samples, of a pass with words
   std::uint32_t full;   // the barrier of the entry
   bool leads;           // looks into the mailbox, for the cluster
-  bool takes_words;     // has channels of a pass with words's input
+  bool takes_words;     // has channels of their input
   bool has_words;       // whether the pass before had words
   std::uint32_t parity = 0;
   std::uint32_t sequence = 0;  // of the last pass

@@ -83,7 +83,7 @@ struct StackPlan {
   std::int32_t items[StackTile::kColumnSizes] = {};
   std::int32_t most_split_size = 0;  // shared memory has room for all layers' inputs of half of a larger item; 0: none
   std::int32_t window_frames = 0;    // the longest halo
-  std::int32_t taps = 0;             // of every layer with taps; 0: they differ
+  std::int32_t taps = 0;             // of every layer, pointwise ones (1) too; 0: they differ
   // Shared memory, bytes; the image is at 0, the layers are behind all that is planned.
   std::int32_t partials_offset = 0;  // [2, kMostParts, blocks] partial sums, [kPartColumns, 16] floats
   std::int32_t operand_offset = 0;   // [2] operands

@@ -238,7 +238,7 @@ TEST_F(CudaStack, KeepsResidentClustersInStepThatAPassHasNothingFor) {
 }
 
 TEST_F(CudaStack, TakesOneFrameAndManyInTurnOverSeveralResidentClusters) {
-  // A pass of one frame of one stream is answered by the first cluster alone; the others come to the next one late.
+  // A pass of one frame leaves the other clusters idle, and the next one may have its stream on another.
   const auto stack = deep_stack(2, 40);
   Random random(9);
   constexpr std::int64_t kStreams = 6;

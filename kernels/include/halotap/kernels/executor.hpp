@@ -123,7 +123,8 @@ class Executor {
 
   // Zeroed memory of the host for `count` samples, from a page's beginning on, for as long as the executor lives: also
   // once its device has failed. What a backend brings to a device it takes from there, and puts there, without a copy
-  // on the way, where a view's frames lie side by side; fastest where channels begin at whole 16 bytes. Once failure()
+  // on the way, where a view's frames lie side by side and, with one kernel a stack, its channels begin at whole 16
+  // bytes; one frame of one stream is copied in any case. Once failure()
   // says that a device has not answered, that device writes nothing there but what it was writing just then. Throws
   // std::bad_alloc, for what no memory holds too (kMostSamples), and BackendUnavailable when a device refuses.
   // [control]

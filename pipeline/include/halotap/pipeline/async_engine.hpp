@@ -80,7 +80,8 @@ struct AsyncResult {
 //     input   in_flight       x max_streams x in_channels  x max_chunk_frames
 //     output  (in_flight + 1) x max_streams x out_channels x max(max_chunk_frames, lookahead_frames)
 //
-// the last of which is the output that a collector holds.
+// the last of which is the output that a collector holds. Rows of more than two frames are rounded up to multiples of
+// four, and a stream's part of a place to whole cache lines.
 //
 // Calls. The worker keeps an estimate T(n) of the time of a call of n streams, from the calls that it made, on the side
 // of caution: of calls of about n streams the longest, which fades by a 64th a call. With n chunks ready and D the

@@ -164,8 +164,8 @@ class Engine {
   void prepare(const Model& model, const EngineSpec& spec);
 
   // Zeroed memory of the host for `count` samples, 1 to 2^40, until the next prepare or the engine's end. A card reads
-  // input and writes output there itself, where a channel's frames lie side by side (fastest where channels begin at
-  // whole 16 bytes); what lies elsewhere is copied on the way, which takes microseconds for long chunks. Throws
+  // input and writes output there itself, where a channel's frames lie side by side and, with one kernel a stack,
+  // channels begin at whole 16 bytes; one frame of one stream, and what lies elsewhere, is copied on the way. Throws
   // ConfigError for a count out of range, std::bad_alloc when it does not fit in memory and DeviceError when the card
   // refuses. [control, prepared]
   float* allocate_samples(std::int64_t count);
