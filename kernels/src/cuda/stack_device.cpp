@@ -158,13 +158,10 @@ class StackPassDevice final : public PassDevice {
       if (spec_.pause != nullptr) spec_.pause();
       return false;
     });
-    const CurrentDevice current(device_);
     if (is_silent_) {
-      failure_ = silence_.text(limit_ns);
-      give_up_.tell();
+      give_up(silence_.text(limit_ns));
     } else if (error_ != cudaSuccess) {
-      failure_ = cudaGetErrorString(error_);
-      give_up_.tell();  // part of a resident kernel may run on
+      give_up(cudaGetErrorString(error_));  // part of a resident kernel may run on
     } else {
       if (has_words()) take_words(entries[0]);
       if (is_resident() && spec_.now_ns != nullptr && is_old()) {
@@ -189,6 +186,12 @@ class StackPassDevice final : public PassDevice {
   static int size_of(std::int64_t frames) { return std::bit_width(static_cast<std::uint64_t>(frames - 1)); }
 
   std::uint32_t next_epoch() const { return epoch_ % StackCommand::kMostEpoch + 1; }
+
+  void give_up(const char* why) noexcept {
+    const CurrentDevice current(device_);
+    failure_ = why;
+    give_up_.tell();
+  }
 
   bool has_words() const { return StackCommand::words(args_.entry.command); }
 

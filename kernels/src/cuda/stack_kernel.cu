@@ -17,9 +17,9 @@
 //   multiply  the operands with the columns of the mix for one block, to which the partial sums are sent
 // Both go on at the same time, a step apart, and while a part's partial sums are on their way, the others are computed.
 //
-// Shared memory: the plan's, 217 KiB, and 10 KiB beside. 128 registers. Bytes a pass: inputs and outputs once, from and
-// to the host; halos read, new frames of them written. A layer moves 64 bytes a column from each block to each other,
-// and a processor sends and receives 16 in a cycle.
+// Shared memory: the plan's, 217 KiB, and 10 KiB beside. Up to 113 registers of 128. Bytes a pass: inputs and outputs
+// once, from and to the host; halos read, new frames of them written. A layer moves 64 bytes a column from each block
+// to each other, and a processor sends and receives 16 in a cycle.
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -1032,7 +1032,7 @@ struct Mail {
   float* s_words;       // and the block's samples, of a pass with words
   std::uint32_t full;   // the barrier of the entry
   bool leads;           // looks into the mailbox, for the cluster
-  bool takes_words;     // has channels of their input
+  bool takes_words;     // has channels of the stack's input
   bool has_words;       // whether the pass before had words
   std::uint32_t parity = 0;
   std::uint32_t sequence = 0;  // of the last pass

@@ -152,6 +152,7 @@ TEST(StackShape, StepsThroughTilesAndKeepsRingsAsState) {
   EXPECT_EQ(shape.step_frames, 64);
   EXPECT_EQ(shape.in_stride, 64);
   EXPECT_EQ(shape.max_items, 3);
+  EXPECT_EQ(shape.in_place_floats, 4) << "the kernel reads and writes 16 bytes at a time";
   EXPECT_EQ(shape.state_floats, 8 * (8 + 4) * 16) << "halos of 8 and 3 frames";
   const std::pair<std::int64_t, std::int64_t> stride_of_step[] = {{1, 1}, {2, 2}, {3, 4}, {4, 4}, {5, 8}, {33, 36}};
   for (const auto& [step, stride] : stride_of_step) {
