@@ -23,6 +23,13 @@ __device__ __forceinline__ char* opaque(char* s_place) {
   return static_cast<char*>(__cvta_shared_to_generic(static_cast<std::uint32_t>(address)));
 }
 
+// The thread's index, read anew wherever this is called rather than kept in a register.
+__device__ __forceinline__ int thread_of_block() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
 // A launch may begin while the one before it on the stream still runs (programmatic dependent launch). Nothing that it
 // wrote may be read, and nothing that it reads be written, before this returns.
 __device__ __forceinline__ void wait_for_previous_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
@@ -45,6 +52,18 @@ __device__ __forceinline__ void barrier_init(std::uint64_t* s_barrier, int arriv
 }
 __device__ __forceinline__ void barrier_arrive(std::uint64_t* s_barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(s_barrier)) : "memory");
+}
+// Arrives when these two float16, rounded from float32, are known, rather than as soon as the compiler can: rounding
+// gives no such NaN.
+__device__ __forceinline__ void barrier_arrive_knowing(std::uint32_t float16s, std::uint64_t* s_barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .pred known;\n"
+      "setp.ne.b32 known, %1, 0xfe01fe01;\n"
+      "@known mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}\n" ::"r"(shared_address(s_barrier)),
+      "r"(float16s)
+      : "memory");
 }
 // Arrives so many times, and tells whether these were the last arrivals that the phase waited for.
 __device__ __forceinline__ bool barrier_arrive_last(std::uint64_t* s_barrier, int arrivals) {
@@ -96,6 +115,11 @@ __device__ __forceinline__ void copy_box(void* s_target, const CUtensorMap* map,
 }
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// Asks for the line that holds this in the second-level cache.
+__device__ __forceinline__ void prefetch(const void* place) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(place) : "memory");
 }
 
 // Copies one 4-byte sample into shared memory, or zeros when it is not `real`; asynchronous.

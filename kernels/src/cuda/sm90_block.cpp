@@ -104,6 +104,7 @@ bool is_usual(const BlockArgs& args, const Sm90Launch& launch, const BlockOption
   const bool compiled = taps == Taps::kCompiled;
   set_usual(static_cast<int>(element_bytes(options.x)), options.math == Math::kFp32 ? 2 : 1, compiled ? plan.taps : 0,
             compiled ? plan.dilation : plan.any_dilation, usual_args, usual_launch);
+  usual_launch.plan.teams = plan.teams;  // it has more warps for them
   return args == usual_args && launch == usual_launch;
 }
 

@@ -319,8 +319,7 @@ __device__ __forceinline__ bool common_scale_fits(const Magnitudes& magnitudes, 
   // The first lane of a warp votes when its frames are all loud enough, the others when none is too loud: all others'
   // votes and one more are wanted.
   const std::uint32_t tested = own.lane == 0 ? Magnitudes::kAllLoudEnough : Magnitudes::kTooLoud;
-  const std::uint32_t fitting = own.lane == 0 ? Magnitudes::kAllLoudEnough : 0u;
-  const bool vote = ((bits ^ fitting) & tested) == 0;
+  const bool vote = ((bits ^ (tested & Magnitudes::kAllLoudEnough)) & tested) == 0;
   if (plan.team_warps == 1) {
     __syncwarp();
     return __all_sync(0xffffffffu, vote);
@@ -347,7 +346,8 @@ __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90
                                                const Team& own, int channel, int term_bytes, char* s_terms,
                                                float* s_inverse, const SumOfFrame& sum_of_frame) {
   const Sm90Plan& plan = launch.plan;
-  const int lane = sm90::opaque(own.lane);  // or addresses that are used here alone would take registers all the time
+  // Or the lane, and addresses that are used here alone, would take registers all the time.
+  const int lane = sm90::thread_of_block() % 32;
   const auto result = [&](int frame) {
     float a[1] = {sum_of_frame(frame)};
     if constexpr (!kPointwise) {
@@ -388,8 +388,8 @@ __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90
 }
 
 // Activates a part's sums, scales and splits them and stores them in a stage. Behind it the whole team has done so, and
-// has read all that the part needs of x. `wait_for_stage` returns when the stage may be written; `sum_of_frame` gives
-// one frame's sum again. The whole team.
+// has read all that the part needs of x. `wait_for_stage`, called with the last terms, returns when the stage may be
+// written; `sum_of_frame` gives one frame's sum again. The whole team.
 template <int kTerms, bool kSilu, bool kPointwise, typename WaitForStage, typename SumOfFrame>
 __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                            const Team& own, Part& a, int first_channel, int stage_index, int part,
@@ -423,7 +423,7 @@ __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Laun
       magnitudes.add(terms.high, 2 * q + j);
     }
   }
-  wait_for_stage();
+  wait_for_stage(high[1][kQuads - 1]);
   char* s_terms =
       s.s_stages + stage_index * plan.stage_bytes + row / 8 * kStrideBytes + part * (2 * 128) + row % 8 * 16;
   if (row < padded) {
@@ -505,39 +505,48 @@ __device__ __forceinline__ void gather_rows(const BlockArgs& args, const Sm90Lau
 __device__ __forceinline__ void copy_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                           const CUtensorMap* map, TileRange range) {
   const Sm90Plan& plan = launch.plan;
-  const bool leads = threadIdx.x == 32 * (Sm90::kMixWarps + Sm90::kMostDepthwiseWarps);
+  using Roles = Sm90Roles<false, true>;
+  const bool leads = threadIdx.x == 32 * (Roles::kMixWarps + Roles::kDepthwiseWarps);
   const auto copy = [&](int index, int slot) {
     copy_slab(args, launch, map, range.tile(index), 0, s.s_slabs + slot * plan.slab_bytes, &s.s_slab_full[slot]);
   };
+  // Further slabs would be in the way of the first ones of blocks that begin later, and are not needed before.
+  const int first_slabs = min(plan.slots, 2);
   if (leads) {
 #pragma unroll 1
     for (int slot = 0; slot < plan.slots; ++slot) {
       sm90::barrier_init(&s.s_slab_full[slot], 1);
       sm90::barrier_init(&s.s_slab_empty[slot], plan.parts);
     }
+    for (int i = 0; i < SharedMemory::kHalfways; ++i) sm90::barrier_init(&s.s_halfway[i], plan.teams / 2);
     sm90::fence_barrier_init();
     sm90::prefetch_map(map);
     sm90::wait_for_previous_launch();
 #pragma unroll 1
-    for (int slot = 0; slot < min(plan.slots, range.count); ++slot) copy(slot, slot);
+    for (int slot = 0; slot < min(first_slabs, range.count); ++slot) copy(slot, slot);
   }
   __syncthreads();  // all barriers are there
   if (!leads) return;
+  sm90::barrier_wait(&s.s_slab_full[0], 0);
   RingPlace slot;
 #pragma unroll 1
-  for (int index = plan.slots; index < range.count; ++index) {
+  for (int index = first_slabs; index < range.count; ++index) {
+    if (index < plan.slots) {
+      copy(index, index);
+      continue;
+    }
     sm90::barrier_wait(&s.s_slab_empty[slot.index], slot.parity);
     copy(index, slot.index);
     slot.advance(plan.slots);
   }
 }
 
-template <typename X, int kTerms, int kTaps, int kDilation, bool kPointwise, bool kWide, bool kUsual>
+template <typename X, int kTerms, int kTaps, int kDilation, bool kPointwise, bool kWide>
 __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                                const CUtensorMap* map, TileRange range) {
-  constexpr bool kSilu = (kTaps > 0 || kUsual) && !kPointwise;  // kernels of a compiled size are for SiLU alone
+  constexpr bool kSilu = kTaps > 0 && !kPointwise;  // kernels of a compiled size are for SiLU alone
   const Sm90Plan& plan = launch.plan;
-  const Team own(plan, kUsual);
+  const Team own(plan);
   const int row = own.row();
   const int slabs = kWide ? range.count * plan.passes : range.count;
   // Asked for before the copies, behind which they would wait.
@@ -557,7 +566,7 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
                    s_slabs + slot * launch.slab_bytes, &s_slab_full[slot]);
   };
   // A crew's first bulk copies go out before all else, by the lane that sets up its ring.
-  if (!kUsual && own.team == 0 && own.leads() && own.crew < plan.crews) {
+  if (own.team == 0 && own.leads() && own.crew < plan.crews) {
 #pragma unroll 1
     for (int slot = 0; slot < launch.slots; ++slot) {
       sm90::barrier_init(&s_slab_full[slot], launch.gather ? 32 * plan.teams * plan.team_warps : 1);
@@ -602,19 +611,17 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
     for (; part < plan.parts; part += plan.teams) {
       const char* s_row = s_slabs + slot.index * launch.slab_bytes + row * launch.row_bytes;
       Part a;
-      sum_taps<X, kTaps, kDilation, kUsual>(args, launch, taps, s_row, part, a);
-      const auto wait_for_stage = [&] {
+      sum_taps<X, kTaps, kDilation, false>(args, launch, taps, s_row, part, a);
+      const auto wait_for_stage = [&](std::uint32_t) {
         if (!stage_is_free) sm90::barrier_wait(&s.s_stage_empty[stage_index], stage.parity ^ 1);
         stage_is_free = true;
       };
       store_part<kTerms, kSilu, kPointwise>(
           args, launch, s, own, a, first_channel, stage_index, part, wait_for_stage, [&](int frame) {
-            return sum_taps_of_frame<X, kTaps, kUsual>(args, launch, taps, s_row, 4 * part + frame / 4, frame % 4,
-                                                       first_channel + row);
+            return sum_taps_of_frame<X, kTaps, false>(args, launch, taps, s_row, 4 * part + frame / 4, frame % 4,
+                                                      first_channel + row);
           });
-      if (kUsual) {
-        if (own.leads()) sm90::barrier_arrive(&s_slab_empty[slot.index]);
-      } else if (launch.gather) {
+      if (launch.gather) {
         sm90::barrier_arrive(&s_slab_empty[slot.index]);  // every lane, for its own reads
       } else if (own.leads() && sm90::barrier_arrive_last(&s_slab_empty[slot.index], 1) && later < slabs) {
         sm90::barrier_wait(&s_slab_empty[slot.index], slot.parity);  // over, but now seen to be
@@ -629,6 +636,65 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
     if constexpr (kWide) taps = next_taps;
     slot.advance(launch.slots);
     stage.advance(plan.stages);
+  }
+}
+
+// Asks for a block's first slab in the second-level cache, while the launch before ends: what that still writes reaches
+// this cache too. By the depthwise's threads, `kRowThreads` for each row.
+template <typename X>
+__device__ __forceinline__ void prefetch_first_slab(const BlockArgs& args, const Sm90Launch& launch, TileRange range) {
+  constexpr int kRowThreads = 32 * Sm90Roles<false, true>::kDepthwiseWarps / Tile::kPassChannels;
+  constexpr int kLineFrames = 128 / static_cast<int>(sizeof(X));
+  const int thread = static_cast<int>(threadIdx.x) - 32 * Sm90::kMixWarps;
+  const Item& item = args.items.first;
+  const TilePlace place = place_of(args, launch, range.tile(0));
+  const auto* x =
+      static_cast<const X*>(item.x) + place.item * args.items.x_stride + thread / kRowThreads * item.x_channel_stride;
+  const int first = place.tile_of_item * Tile::kFrames - args.left_frames - launch.before_samples;
+  const int last = first + launch.row_bytes / static_cast<int>(sizeof(X)) - 1;
+#pragma unroll 1
+  for (int frame = first + thread % kRowThreads * kLineFrames; frame < last + kLineFrames;
+       frame += kRowThreads * kLineFrames) {
+    const int real = max(min(frame, min(last, static_cast<int>(item.x_end) - 1)), static_cast<int>(item.x_begin));
+    sm90::prefetch(x + real);
+  }
+}
+
+// The same for the usual layer: one crew, with a team for each part of a tile. With two terms the second half of the
+// teams begins a tile when the first is half through with it: then not all wait for the special functions at one time,
+// and for shared memory at another.
+template <typename X, int kTerms, int kTaps, int kDilation>
+__device__ __forceinline__ void usual_depthwise_role(const BlockArgs& args, const Sm90Launch& launch,
+                                                     const SharedMemory& s, TileRange range) {
+  constexpr bool kHalves = kTerms == 2;
+  const Sm90Plan& plan = launch.plan;
+  const Team own(plan, true);
+  const int row = own.row();
+  const int part = own.team;
+  const bool second_half = kHalves && own.team >= plan.teams / 2;
+  prefetch_first_slab<X>(args, launch, range);
+  const ThreadTaps<kTaps> taps(args, s, row);
+  __syncthreads();  // all barriers are there
+  RingPlace slot;
+#pragma unroll 1
+  for (int index = 0; index < range.count; ++index) {
+    const int stage = index % plan.stages;
+    sm90::barrier_wait(&s.s_slab_full[slot.index], slot.parity);
+    // The first half gets no further ahead than a tile, since it waits for stages: two barriers are enough.
+    std::uint64_t* s_halfway = &s.s_halfway[index % SharedMemory::kHalfways];
+    if (second_half) sm90::barrier_wait(s_halfway, index / SharedMemory::kHalfways % 2);
+    const char* s_row = s.s_slabs + slot.index * launch.slab_bytes + row * launch.row_bytes;
+    Part a;
+    sum_taps<X, kTaps, kDilation, true>(args, launch, taps, s_row, part, a);
+    const auto wait_for_stage = [&](std::uint32_t terms) {
+      sm90::barrier_wait(&s.s_stage_empty[stage], index / plan.stages % 2 ^ 1);
+      if (kHalves && !second_half && own.leads()) sm90::barrier_arrive_knowing(terms, s_halfway);
+    };
+    store_part<kTerms, true, false>(args, launch, s, own, a, 0, stage, part, wait_for_stage, [&](int frame) {
+      return sum_taps_of_frame<X, kTaps, true>(args, launch, taps, s_row, 4 * part + frame / 4, frame % 4, row);
+    });
+    if (own.leads()) sm90::barrier_arrive(&s.s_slab_empty[slot.index]);
+    slot.advance(plan.slots);
   }
 }
 

@@ -6,20 +6,21 @@
 //
 // Grid: x divides the tiles, 64 frames (32 where halos are long), one block an SM; y the rows of y, 128 a block, or,
 // with several passes, as many as there are while there is a tile for every SM. 20 warps (16 with
-// several passes, 24 for the usual layer), which meet in shared memory through barriers:
-//   depthwise  12 warps (8) in crews, each of which computes a tile at a time; in a crew, teams, which take turns over
-//              the parts of its tiles, 16 frames each; a warp of a team computes 32 channels, a thread one channel,
-//              taps in registers. A slab, x of a tile with its halo, is on the way into each slot of the crew's ring
-//              that is not read; whoever reads one last asks for the next. Results are scaled, split into two float16
-//              terms and stored in a stage, in tiles [channels/8][columns/8][8 channels][8 columns]. The scale is the
-//              same for every frame that it fits, which the team finds out with one barrier; where it does not fit a
-//              frame, the team computes its part again, scaled frame by frame.
+// several passes, 28 for the usual layer), which meet in shared memory through barriers:
+//   depthwise  12 warps (8; 16) in crews, each of which computes a tile at a time; in a crew, teams, which take turns
+//              over the parts of its tiles, 16 frames each; a warp of a team computes 32 channels, a thread one
+//              channel, taps in registers. A slab, x of a tile with its halo, is on the way into each slot of the
+//              crew's ring that is not read; whoever reads one last asks for the next. Results are scaled, split into
+//              two float16 terms and stored in a stage, in tiles [channels/8][columns/8][8 channels][8 columns]. The
+//              scale is the same for every frame that it fits, which the team finds out with one barrier; where it does
+//              not fit a frame, the team computes its part again, scaled frame by frame.
 //   mix        2 warpgroups: 64 rows of weights each, in registers for good; m64n64k16 products with the terms of a
 //              stage, corrections first so that one accumulator rounds as well as two; then scale, bias, stores of 64
 //              bytes a row. With several passes a tile is in several stages, all of which are kept while the
 //              warpgroups take its rows of y, 64 after 64, weights read again for each pass.
 //   copy       only with the usual layer (set_usual): a warpgroup one thread of which asks for all slabs, the next as
-//              soon as it has been read. It costs the depthwise 8 registers a thread.
+//              soon as one has been read. Before, the depthwise asks for the first in the second-level cache.
+// The usual layer's depthwise has a team for each part of a tile, and 16 registers a thread less.
 // Taps that lie 32 or 64 frames apart would have every tile read several times its size. x of several tiles side by
 // side then goes through one ring, in which their halos are read once (sm90_ring.cuh); all else is the same.
 //
@@ -43,11 +44,12 @@ namespace {
 // The depthwise's threads.
 template <int kTaps, bool kWide, bool kUsual>
 __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s) {
-  constexpr int kThreads = 32 * Sm90Roles<kWide>::kDepthwiseWarps;
+  constexpr int kThreads = 32 * Sm90Roles<kWide, kUsual>::kDepthwiseWarps;
+  constexpr int kStages = kUsual ? Sm90::kUsualStages : Sm90::kMaxStages;
   const Sm90Plan& plan = launch.plan;
   const int thread = static_cast<int>(threadIdx.x) - 32 * Sm90::kMixWarps;
   // Not the threads that see to the first copies.
-  if (thread < Sm90::kMaxStages * Sm90::kMaxParts) s.s_scaled[thread] = 0;  // of parts that nobody computes, too
+  if (thread < kStages * Sm90::kMaxParts) s.s_scaled[thread] = 0;  // of parts that nobody computes, too
   const int stage = kThreads - 1 - thread;
   if (stage < plan.crews * plan.stages) {
     const int row_blocks = plan.row_blocks - (kUsual ? 0 : 2 * static_cast<int>(blockIdx.y));
@@ -88,7 +90,7 @@ __global__ void __launch_bounds__(Sm90Roles<kWide, kStore == Store::kUsualQuads>
   std::conditional_t<kUsual, BlockArgs, const BlockArgs&> args = given_args;
   std::conditional_t<kUsual, Sm90Launch, const Sm90Launch&> launch = given_launch;
   if constexpr (kUsual) set_usual(sizeof(X), kTerms, kTaps, kDilation, args, launch);
-  const SharedMemory s = divide(kUsual ? sm90::opaque(s_memory) : s_memory, launch.plan);
+  const SharedMemory s = divide<kUsual>(kUsual ? sm90::opaque(s_memory) : s_memory, launch.plan);
   const TileRange range(launch);
   const int warp = static_cast<int>(threadIdx.x / 32);
   // The mix goes straight to its weights; the depthwise sets up what both meet in. Either role passes one barrier of
@@ -98,7 +100,7 @@ __global__ void __launch_bounds__(Sm90Roles<kWide, kStore == Store::kUsualQuads>
     if constexpr (kWide) {
       mix_passes_role<X, kTerms, kPointwise, kStore>(args, launch, s, range);
     } else {
-      mix_role<X, kTerms, kPointwise, kStore, kRing>(args, launch, s);
+      mix_role<X, kTerms, kTaps, kPointwise, kStore, kRing>(args, launch, s);
     }
   } else if (kUsual && warp >= Roles::kMixWarps + Roles::kDepthwiseWarps) {
     sm90::give_registers<Roles::kCopyRegisters>();
@@ -106,10 +108,12 @@ __global__ void __launch_bounds__(Sm90Roles<kWide, kStore == Store::kUsualQuads>
   } else {
     sm90::give_registers<Roles::kDepthwiseRegisters>();
     set_up_stages<kTaps, kWide, kUsual>(args, launch, s);
-    if constexpr (kRing) {
+    if constexpr (kUsual) {
+      usual_depthwise_role<X, kTerms, kTaps, kDilation>(args, launch, s, range);
+    } else if constexpr (kRing) {
       ring_depthwise_role<kTerms>(args, launch, s, &map);
     } else {
-      depthwise_role<X, kTerms, kTaps, kDilation, kPointwise, kWide, kUsual>(args, launch, s, &map, range);
+      depthwise_role<X, kTerms, kTaps, kDilation, kPointwise, kWide>(args, launch, s, &map, range);
     }
   }
 #else

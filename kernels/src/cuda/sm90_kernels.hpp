@@ -49,8 +49,8 @@ enum class Store { kQuads, kSamples, kUsualQuads };
 
 // What is known of the usual layer's launches when their kernel is compiled: 128 channels to 128, SiLU, bulk copies of
 // one box a tile, four parts a tile. Then none of it is asked for, divided by or branched on when the kernel runs. Sets
-// all of that; a launch that this would not change is one of the usual layer. `taps`: compiled, or 0 for a loop;
-// `dilation`: 0 for one that is not known.
+// all of that; a launch of which this would change the number of teams alone is one of the usual layer. `taps`:
+// compiled, or 0 for a loop; `dilation`: 0 for one that is not known.
 __host__ __device__ constexpr void set_usual(int sample_bytes, int terms, int taps, int dilation, BlockArgs& args,
                                              Sm90Launch& launch) {
   constexpr int kChannels = Tile::kPassChannels;
@@ -72,11 +72,11 @@ __host__ __device__ constexpr void set_usual(int sample_bytes, int terms, int ta
   plan.tile_frames = Tile::kFrames;
   plan.parts = Sm90::kMaxParts;
   plan.team_warps = kChannels / Sm90::kWarpChannels;
-  plan.teams = Sm90::kMostDepthwiseWarps / plan.team_warps;
+  plan.teams = Sm90Roles<false, true>::kDepthwiseWarps / plan.team_warps;
   plan.crews = 1;
   plan.passes = 1;
   plan.row_blocks = kChannels / 64;
-  plan.stages = 2;
+  plan.stages = Sm90::kUsualStages;
   plan.stage_bytes = terms * kChannels * Tile::kFrames * 2;
   if (taps > 0) args.taps = taps;
   if (dilation == 0) return;

@@ -85,19 +85,25 @@ __device__ __forceinline__ X* first_quad(const BlockArgs& args, int first_row) {
   return static_cast<X*>(item.y) + (first_row + lane / 4) * item.y_channel_stride + Tile::kQuadFrames * (lane % 4);
 }
 
-// As store_quads, for the usual layer. `y_row`: the thread's first_quad. All of x is asked for before any of it is added, and
-// no quad has a branch of its own.
-template <typename X>
-__device__ __forceinline__ void store_usual_quads(const BlockArgs& args, const TilePlace& place, int row, X* y_row,
+// As store_quads, for the usual layer: no quad has a branch of its own. What addresses take of the row is computed for
+// each tile anew, or it would take registers all the time. kResidual: all of x is asked for before any of it is added;
+// that takes more registers than a kernel with taps in a loop has.
+template <typename X, bool kResidual>
+__device__ __forceinline__ void store_usual_quads(const BlockArgs& args, const TilePlace& place, int row,
                                                   const float2 (&rows)[2], const float (&sums)[8][4]) {
+  if (!kResidual && args.residual) {
+    store_quads<X, false>(args, place, Tile::kFrames, sm90::opaque(row), rows, sums);
+    return;
+  }
   const Item& item = args.items.first;
   const int quad_frame = Tile::kQuadFrames * static_cast<int>(threadIdx.x % 4);
   const std::int64_t tile_frame = std::int64_t{place.tile_of_item} * Tile::kFrames;
   // Frames that are left for this thread's first quad and on.
   const int left = static_cast<int>(min(item.frames - tile_frame, std::int64_t{Tile::kFrames})) - quad_frame;
-  // The tile's share of the address is one number, or the compiler would mix it with the row's, anew for each tile.
+  // The tile's share of the address is one number, or the compiler would mix it with the row's.
   std::int64_t y_tile = (place.item * args.items.y_stride + tile_frame) * static_cast<int>(sizeof(X));
   asm volatile("" : "+l"(y_tile));
+  X* y_row = first_quad<X>(args, sm90::opaque(row) - static_cast<int>(threadIdx.x % 32 / 4));
   auto* y = reinterpret_cast<X*>(reinterpret_cast<char*>(y_row) + y_tile);
   float quads[2][4][4];
 #pragma unroll
@@ -105,9 +111,9 @@ __device__ __forceinline__ void store_usual_quads(const BlockArgs& args, const T
 #pragma unroll
     for (int part = 0; part < 4; ++part) finish_quad(sums, part, h, rows[h].x, rows[h].y, quads[h][part]);
   }
-  if (args.residual) {
+  if (kResidual && args.residual) {
     const std::int64_t x_tile = place.item * args.items.x_stride + tile_frame;
-    const auto* x = static_cast<const X*>(item.x) + x_tile + row * item.x_channel_stride + quad_frame;
+    const auto* x = static_cast<const X*>(item.x) + x_tile + sm90::opaque(row) * item.x_channel_stride + quad_frame;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -368,7 +374,7 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
   }
 }
 
-template <typename X, int kTerms, bool kPointwise, Store kStore, bool kRing>
+template <typename X, int kTerms, int kTaps, bool kPointwise, Store kStore, bool kRing>
 __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s) {
   const Sm90Plan& plan = launch.plan;
   constexpr bool kUsual = kStore == Store::kUsualQuads;
@@ -406,8 +412,6 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
       stage.advance(plan.stages);
     }
   };
-  X* y_row = first_quad<X>(args, row_tile * 16);
-  if constexpr (kUsual) asm volatile("" : "+l"(y_row));
   if (!alone && warpgroup == 1 && cursor.there()) give_turn(warpgroup);
   if (alone && warpgroup == 1 && cursor.there()) advance();
 #pragma unroll 1
@@ -430,7 +434,8 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
     if (alone && !last) advance();
     const float2 rows[2] = {s_rows[lane / 4], s_rows[lane / 4 + 8]};
     if constexpr (kUsual) {
-      store_usual_quads(args, place, row_tile * 16 + static_cast<int>(threadIdx.x % 32 / 4), y_row, rows, sums);
+      store_usual_quads<X, (kTaps > 0)>(args, place, row_tile * 16 + static_cast<int>(threadIdx.x % 32 / 4), rows,
+                                        sums);
     } else {
       store_rows<X, kPointwise, kStore>(args, plan, tile, place, row_tile * 16, rows, sums);
     }

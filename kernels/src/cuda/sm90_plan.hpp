@@ -55,19 +55,21 @@ struct Sm90Plan {
 };
 
 // The warps of a block and the registers of a thread, at the start and then by role. A block of several passes has
-// fewer warps for the depthwise, since its mix keeps sums of passes and of the pass. That of the usual layer has a
-// warpgroup more, one thread of which asks for slabs.
+// fewer warps for the depthwise, since its mix keeps sums of passes and of the pass. That of the usual layer has two
+// warpgroups more: one for the depthwise, and one that brings x.
 template <bool kWide, bool kUsual = false>
 struct Sm90Roles {
-  static constexpr int kMixWarps = 8;                     // two warpgroups
-  static constexpr int kDepthwiseWarps = kWide ? 8 : 12;  // two or three warpgroups
+  static constexpr int kMixWarps = 8;  // two warpgroups
+  static constexpr int kDepthwiseWarps = kWide ? 8 : kUsual ? 16 : 12;
   static constexpr int kCopyWarps = kUsual ? 4 : 0;
-  static constexpr int kLaunchRegisters = kWide ? 128 : kUsual ? 80 : 96;
+  static constexpr int kLaunchRegisters = kWide ? 128 : kUsual ? 72 : 96;
   static constexpr int kMixRegisters = kWide ? 168 : 128;
-  static constexpr int kDepthwiseRegisters = kWide ? 88 : kUsual ? 64 : 72;
+  static constexpr int kDepthwiseRegisters = kWide ? 88 : kUsual ? 56 : 72;
   static constexpr int kCopyRegisters = 24;
   static constexpr int kThreads = (kMixWarps + kDepthwiseWarps + kCopyWarps) * 32;
   static_assert(!(kWide && kUsual));
+  // A team for each part of a tile: usual_depthwise_role.
+  static_assert(!kUsual || kDepthwiseWarps == Tile::kPassChannels / 32 * (Tile::kFrames / 16));
   static_assert(kMixWarps * kMixRegisters + kDepthwiseWarps * kDepthwiseRegisters + kCopyWarps * kCopyRegisters <=
                 kThreads / 32 * kLaunchRegisters);
   static_assert(kThreads * kLaunchRegisters <= 65536);
@@ -75,13 +77,14 @@ struct Sm90Roles {
 
 struct Sm90 {
   static constexpr int kMixWarps = Sm90Roles<false>::kMixWarps;
-  static constexpr int kMostDepthwiseWarps = Sm90Roles<false>::kDepthwiseWarps;
+  static constexpr int kMostDepthwiseWarps = Sm90Roles<false>::kDepthwiseWarps;  // but for the usual layer
   static constexpr int kPartFrames = 16;
   static constexpr int kMaxParts = Tile::kFrames / kPartFrames;  // of a tile
   static constexpr int kWarpChannels = 32;
   static constexpr int kMaxSteps = Tile::kPassChannels / Tile::kStepChannels;
   // Named barriers: 1 to 6 are the teams'; then two tell which warpgroup of the mix multiplies.
   static constexpr int kTurnBarrier = 1 + kMostDepthwiseWarps / 2;
+  static constexpr int kUsualStages = 2;           // of the usual layer
   static constexpr int kMaxSlabs = 16;             // of all crews
   static constexpr int kMaxStages = 16;            // likewise
   static constexpr int kSharedBytes = 227 * 1024;  // what a block may have

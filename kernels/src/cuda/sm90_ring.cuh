@@ -119,7 +119,7 @@ __device__ __forceinline__ void ring_depthwise_role(const BlockArgs& args, const
       const int stage = tile - turn * plan.stages;
       store_part<kTerms, false, false>(
           args, launch, s, own, a, 0, stage, part % Sm90::kMaxParts,
-          [&] { sm90::barrier_wait(&s.s_stage_empty[stage], static_cast<std::uint32_t>(turn & 1) ^ 1); },
+          [&](std::uint32_t) { sm90::barrier_wait(&s.s_stage_empty[stage], static_cast<std::uint32_t>(turn & 1) ^ 1); },
           [&](int frame) {
             float z = taps.bias;
             Place sample = begin;

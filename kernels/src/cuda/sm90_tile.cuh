@@ -48,22 +48,34 @@ struct SharedMemory {
   std::uint64_t* s_slab_empty;
   std::uint64_t* s_stage_full;  // [crews][stages]
   std::uint64_t* s_stage_empty;
+  static constexpr int kHalfways = 2;
+  std::uint64_t* s_halfway;  // [kHalfways], of the usual layer: see usual_depthwise_role
 };
 
+// In a block of the usual layer slabs come behind all that the mix uses, so that its addresses do not depend on how
+// large they are and on how many there are.
+template <bool kUsual>
 __device__ __forceinline__ SharedMemory divide(char* s_base, const Sm90Plan& plan) {
+  constexpr int kStages = kUsual ? Sm90::kUsualStages : Sm90::kMaxStages;
+  constexpr int kWarps = Sm90Roles<false, kUsual>::kDepthwiseWarps;
+  static_assert(kStages * (Tile::kFrames + Sm90::kMaxParts) * 4 + 2 * kWarps * Sm90::kPartFrames * 4 <=
+                Sm90::kScaleBytes);
+  const int slabs_bytes = plan.crews * plan.slots * plan.slab_bytes;
   SharedMemory s;
-  s.s_slabs = s_base;
-  s.s_stages = s.s_slabs + plan.crews * plan.slots * plan.slab_bytes;
+  s.s_stages = s_base + (kUsual ? 0 : slabs_bytes);
   s.s_inverse = reinterpret_cast<float*>(s.s_stages + plan.crews * plan.stages * plan.stage_bytes);
-  s.s_scaled = reinterpret_cast<int*>(s.s_inverse + Sm90::kMaxStages * Tile::kFrames);
-  s.s_maxima = reinterpret_cast<std::uint32_t*>(s.s_scaled + Sm90::kMaxStages * Sm90::kMaxParts);
-  s.s_scales = reinterpret_cast<float*>(s.s_maxima + Sm90::kMostDepthwiseWarps * Sm90::kPartFrames);
-  s.s_rows = reinterpret_cast<float2*>(s.s_scales + Sm90::kMostDepthwiseWarps * Sm90::kPartFrames);
+  s.s_scaled = reinterpret_cast<int*>(s.s_inverse + kStages * Tile::kFrames);
+  s.s_maxima = reinterpret_cast<std::uint32_t*>(s.s_scaled + kStages * Sm90::kMaxParts);
+  s.s_scales = reinterpret_cast<float*>(s.s_maxima + kWarps * Sm90::kPartFrames);
+  s.s_rows = reinterpret_cast<float2*>(reinterpret_cast<char*>(s.s_inverse) + Sm90::kScaleBytes);
   s.s_slab_full = reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(s.s_rows) + Sm90::kRowBytes);
   s.s_slab_empty = s.s_slab_full + Sm90::kMaxSlabs;
   s.s_stage_full = s.s_slab_empty + Sm90::kMaxSlabs;
   s.s_stage_empty = s.s_stage_full + Sm90::kMaxStages;
-  s.s_taps = reinterpret_cast<float*>(s.s_stage_empty + Sm90::kMaxStages);
+  s.s_halfway = s.s_slab_full + Sm90::kMaxSlabs - SharedMemory::kHalfways;  // the usual layer has fewer slabs
+  char* s_rest = reinterpret_cast<char*>(s.s_stage_empty + Sm90::kMaxStages);
+  s.s_slabs = kUsual ? s_rest : s_base;
+  s.s_taps = reinterpret_cast<float*>(s_rest + (kUsual ? slabs_bytes : 0));
   return s;
 }
 

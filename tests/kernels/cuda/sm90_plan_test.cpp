@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cuda/block_args.hpp"
+#include "cuda/sm90_kernels.hpp"
 #include "random_stack.hpp"
 
 namespace halotap::kernels::cuda {
@@ -38,6 +39,30 @@ TEST(Sm90Plan, TakesTheBatchShapeWithCompiledTapsAndTilesOnTheWay) {
   EXPECT_EQ(plan->crews, 1);
   EXPECT_EQ(plan->slots, 4);
   EXPECT_EQ(plan->stages, 2);
+}
+
+TEST(Sm90Plan, IsThatOfTheUsualLayersKernelsButForItsTeams) {
+  for (const std::int64_t kernel_size : {3, 5, 31}) {
+    for (const std::int64_t dilation : {1, 2}) {
+      for (const Element element : {Element::kFloat32, Element::kBfloat16}) {
+        for (const Math math : {Math::kFp32, Math::kTf32}) {
+          const LayerSpec spec = spec_of(128, 128, kernel_size, dilation);
+          const auto plan = sm90_plan(spec, {math, element, element});
+          ASSERT_TRUE(plan);
+          BlockArgs args;
+          args.taps = static_cast<std::int32_t>(kernel_size);
+          Sm90Launch launch;
+          launch.plan = *plan;
+          set_usual(static_cast<int>(element_bytes(element)), math == Math::kFp32 ? 2 : 1, plan->taps,
+                    static_cast<int>(dilation), args, launch);
+          EXPECT_EQ(launch.plan.teams, launch.plan.parts);
+          launch.plan.teams = plan->teams;
+          EXPECT_TRUE(launch.plan == *plan);
+          EXPECT_EQ(args.taps, kernel_size);
+        }
+      }
+    }
+  }
 }
 
 TEST(Sm90Plan, KeepsEveryWarpBusyWithFewChannels) {
