@@ -14,10 +14,11 @@
 // A step, a part of a layer, in each block:
 //   compute   partial sums of the block's channels, out of all blocks, arrive -> y, into the layer's window (with its
 //             halo); sums over taps, activation, scaling, splitting -> operands
-//   multiply  the operands with the columns of the mix for one block, to which the partial sums are sent
+//   multiply  the operands with the columns of the mix for one block, to which the partial sums are sent; before the
+//             first layer, the stack's input is brought in
 // Both go on at the same time, a step apart, and while a part's partial sums are on their way, the others are computed.
 //
-// Shared memory: the plan's, 217 KiB, and 10 KiB beside. Up to 113 registers of 128. Bytes a pass: inputs and outputs
+// Shared memory: the plan's, 217 KiB, and 10 KiB beside. Up to 118 registers of 128. Bytes a pass: inputs and outputs
 // once, from and to the host; halos read, new frames of them written. A layer moves 64 bytes a column from each block
 // to each other, and a processor sends and receives 16 in a cycle.
 #include <cuda_runtime.h>
@@ -46,14 +47,33 @@ struct alignas(16) Column {
   std::int32_t slot_row;   // its frame's place in rings that are long enough
 };
 
+// The tile: `items` items from the first on, 2^size columns each. Or half an item, whose other half the other team has:
+// a layer of the trailing team waits for what the leading one has sent of its layer's input.
+struct TileOfItems {
+  std::int64_t first;
+  int items;
+  int size;
+  int most_items;    // of the pass's tiles; a power of two
+  int windows;       // layers' inputs in shared memory at a time
+  int window_bytes;  // from one to the next
+  int before;        // frames of the item before the first column: the leading team's
+  bool leads;        // the other team has the frames behind
+  bool last;         // of the block's
+
+  __device__ __forceinline__ int columns() const { return items << size; }
+  __device__ __forceinline__ int parts() const { return (columns() + Tile::kPartColumns - 1) / Tile::kPartColumns; }
+};
+
 // What lies in shared memory behind all that is planned.
 struct alignas(128) Fixed {
   StackLayer layers[Tile::kMostLayers];
   StackEntry entries[Tile::kMostColumns];  // of the tile's items
   Column columns[Tile::kMostColumns];
-  // Of a resident kernel: the entry that has come, and the block's samples of a pass with words.
+  // Of a resident kernel: the entry that has come, the block's samples of a pass with words, and its tile of the last
+  // pass of which it had just one.
   StackEntry entry;
   float words[Tile::kBlockChannels];
+  TileOfItems only_tile;
   // Barriers: of the buffers of partial sums, of each layer's halo that the leading team sends, of the entry.
   std::uint64_t partials_full[2 * Tile::kMostParts];
   std::uint64_t halos_full[Tile::kMostLayers];
@@ -147,6 +167,14 @@ __device__ __forceinline__ void barrier_of_computing() {
 }
 __device__ __forceinline__ void arrive_for_computing() {
   asm volatile("bar.arrive 2, %0;" ::"n"(Tile::kThreads) : "memory");
+}
+// New frames of a part that the leading team sends: the threads that compute tell those that send, before they go on to
+// what the team itself makes of them. In tiles of more parts than one; racecheck does not follow it either.
+__device__ __forceinline__ void tell_of_new_frames() {
+  asm volatile("bar.arrive 3, %0;" ::"n"(Tile::kComputingThreads + 4 * Tile::kPartColumns) : "memory");
+}
+__device__ __forceinline__ void wait_for_new_frames() {
+  asm volatile("bar.sync 3, %0;" ::"n"(Tile::kComputingThreads + 4 * Tile::kPartColumns) : "memory");
 }
 // __syncthreads for threads that come to it in different places.
 __device__ __forceinline__ void barrier_of_all() { asm volatile("bar.sync 1, %0;" ::"n"(Tile::kThreads) : "memory"); }
@@ -308,6 +336,7 @@ struct Block {
   int rank;                    // in its team
   std::uint32_t parities = 0;  // a bit a barrier of partial sums: of its next phase
   std::uint32_t halo_parity = 0;
+  std::uint32_t only_tile_shape = 0;  // of the pass that s_fixed().only_tile is of; 0: none yet
 
   // Tells the host that the pass is over, as far as it is this block's, whose threads have met behind what they wrote.
   // A pass with words is over when all words of its output are there.
@@ -340,23 +369,6 @@ struct Block {
   __device__ __forceinline__ char* s_partials() const { return s_memory + plan().partials_offset; }
   __device__ __forceinline__ char* s_operands() const { return s_memory + plan().operand_offset; }
   __device__ __forceinline__ char* s_inverses() const { return s_memory + plan().inverse_offset; }
-};
-
-// The tile: `items` items from the first on, 2^size columns each. Or half an item, whose other half the other team has:
-// a layer of the trailing team waits for what the leading one has sent of its layer's input.
-struct TileOfItems {
-  std::int64_t first;
-  int items;
-  int size;
-  int most_items;    // of the pass's tiles; a power of two
-  int windows;       // layers' inputs in shared memory at a time
-  int window_bytes;  // from one to the next
-  int before;        // frames of the item before the first column: the leading team's
-  bool leads;        // the other team has the frames behind
-  bool last;         // of the block's
-
-  __device__ __forceinline__ int columns() const { return items << size; }
-  __device__ __forceinline__ int parts() const { return (columns() + Tile::kPartColumns - 1) / Tile::kPartColumns; }
 };
 
 __device__ __forceinline__ char* window_at(const Block& block, const TileOfItems& tile, int place) {
@@ -424,7 +436,8 @@ __device__ __forceinline__ Column column_of(const Block& block, const TileOfItem
   return column;
 }
 
-// Brings entries and new frames in. kHold: each stream's frame to hold instead, as its only one and its halo.
+// Brings entries and new frames in, but for what input_is_there waits for. kHold: each stream's frame to hold instead,
+// as its only one and its halo.
 template <bool kHold>
 __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile, int thread) {
   const StackArgs& args = block.args;
@@ -511,8 +524,12 @@ __device__ __forceinline__ void load_input(Block& block, const TileOfItems& tile
   }
   const int last_column = thread - (Tile::kThreads - Tile::kMostColumns);
   if (last_column >= 0) block.s_fixed().columns[last_column] = column_of<kHold>(block, tile, last_column);
+}
+
+// Until halos and layer 0's new frames are in the windows, and columns are there.
+__device__ __forceinline__ void input_is_there() {
   wait_copies<0>();
-  __syncthreads();  // halos and layer 0's new frames are in the windows, columns are there
+  barrier_of_all();
 }
 
 // What gives a thread's sample of a layer's output besides partial sums; loaded before these are waited for.
@@ -649,8 +666,9 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
   Finish finish(block, layer, channel);  // of the layer before
   std::int32_t x_offset = 0;  // in the window before: its residual's frame 0, and the bytes of an item's halo
   std::int32_t x_halo_bytes = 0;
-  Column column = s_columns[0];
   int operand = 0;
+  input_is_there();
+  Column column = s_columns[0];
 #pragma unroll 1
   for (int index = 0; index < layer_count; ++index) {
     const bool owns = rank < layer.in_blocks;
@@ -686,6 +704,7 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
           barrier_wait(block.halos_full(index), block.halo_parity);
         }
       }
+      if (kRoute == Route::kWhole && tile.leads && parts > 1 && index > 0) tell_of_new_frames();
       if (kRoute != Route::kApart && index > 0) {
         // Behind the input's windows: a group of copies a layer, one layer after the other.
         if (kRoute == Route::kFetching && part == 0) wait_copies_but(tile.windows - 2);
@@ -783,10 +802,7 @@ __device__ __forceinline__ void store_rings(const Block& block, const TileOfItem
 __device__ __forceinline__ void send_halo(const Block& block, const TileOfItems& tile, const StackLayer& layer,
                                           int index, int part, int thread) {
   const int row = part * Tile::kPartColumns + thread / 4;
-  if (block.rank >= layer.in_blocks || thread >= 4 * Tile::kPartColumns || row >= tile.columns() ||
-      row < tile.columns() - layer.halo_frames) {
-    return;
-  }
+  if (block.rank >= layer.in_blocks || row >= tile.columns() || row < tile.columns() - layer.halo_frames) return;
   const char* s_frame = window_at(block, tile, index) + layer.halo_bytes + row * Tile::kRowBytes + thread % 4 * 16;
   const float4 samples = *reinterpret_cast<const float4*>(s_frame);
   // This block's like in the other team has its frame 0 where the frame behind ours would be.
@@ -821,8 +837,8 @@ __device__ __forceinline__ void store_output(const Block& block, const TileOfIte
 }
 
 // Of the other warps: each multiplies a part's operands with the columns of every layer's mix for one block, and sends
-// it its partial sums. Then they hand out what the other team needs of the layer's input and, where windows do not
-// last, the streams' next pass.
+// it its partial sums. Before that they hand out what the other team needs of the part's new frames, as soon as these
+// are there, and behind it, where windows do not last, what the streams' next pass needs.
 template <Route kRoute>
 __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems& tile, int thread) {
   const StackPlan& plan = block.plan();
@@ -841,6 +857,7 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
   // all that compute need not.
   const bool waits = warp == Tile::kMostBlocks - 1 && parts > 1;
   int operand = 0;
+  input_is_there();
 #pragma unroll 1
   for (int index = 0; index < plan.layer_count; ++index) {
     const StackLayer layer = block.s_fixed().layers[index];
@@ -868,6 +885,10 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
         block.wait_for_partials(Block::buffer_of(index, 0));
       }
       if (kRoute != Route::kApart && parts == 1 && index > 0) barrier_of_computing();
+      if (kRoute == Route::kWhole && tile.leads && thread < Tile::kComputingThreads + 4 * Tile::kPartColumns) {
+        if (parts > 1 && index > 0) wait_for_new_frames();
+        send_halo(block, tile, layer, index, part, thread - Tile::kComputingThreads);
+      }
       barrier_of_all();  // operands are there, and the part's new frames
       if (kRoute != Route::kApart && parts > 1 && (part + 1 < parts ? index > 0 : index + 1 < plan.layer_count)) {
         arrive_for_computing();
@@ -899,9 +920,6 @@ __device__ __forceinline__ void multiply_layers(Block& block, const TileOfItems&
         if (left > Tile::kUnitColumns) send(to + Tile::kUnitBytes, full, y[0][2], y[0][3], y[1][2], y[1][3]);
       }
       operand ^= 1;
-      if (kRoute == Route::kWhole && tile.leads) {
-        send_halo(block, tile, layer, index, part, thread - Tile::kComputingThreads);
-      }
       if (kRoute == Route::kFetching || kRoute == Route::kHold) {
         const int own = thread - Tile::kComputingThreads;
         if (own < 4 * Tile::kPartColumns) {
@@ -937,7 +955,8 @@ __device__ __forceinline__ void run_tile(Block& block, const TileOfItems& tile) 
   const int thread = this_thread();
 
   cluster_wait();  // the others have read the last tile's partial sums, and halos
-  load_input<kHold>(block, tile, thread);
+  // Threads that multiply load first, for they have less to prepare.
+  load_input<kHold>(block, tile, (thread + Tile::kComputingThreads) % Tile::kThreads);
   if (tile.before > 0 && thread < plan.layer_count) {
     const StackLayer& layer = block.s_fixed().layers[thread];
     if (layer.halo_frames > 0 && rank < layer.in_blocks) {
@@ -972,50 +991,65 @@ __device__ __forceinline__ void run_tile_of(Block& block, const TileOfItems& til
   }
 }
 
-// All of a pass that is this block's: of each of the cluster's teams every so many-th tile, or half an item.
+// All of a pass that is this block's: of each of the cluster's teams every so many-th tile, or half an item. Chunk
+// after chunk is mostly divided in the same way, and to plan a tile takes 0.15 us: a resident kernel keeps it.
+template <bool kResident>
 __device__ __forceinline__ void run_pass(Block& block) {
   const StackPlan& plan = block.plan();
   const std::uint64_t command = block.entry->command;
   const int count = StackCommand::count(command);
   const bool holds = StackCommand::holds(command);
-  const int clusters = static_cast<int>(cluster_count());
+  const bool planned = kResident && StackCommand::shape(command) == block.only_tile_shape;
   TileOfItems tile;
-  tile.size = StackCommand::size(command);
-  const bool splits = block.args.teams > 1 && plan.splits(tile.size, count, holds, clusters);
-  if (splits) --tile.size;
-  const int teams = splits ? 1 : block.args.teams;  // that work apart
-  const int team = splits ? 0 : block.team;
-  // Spread over all teams before tiles grow.
-  const int share = clusters * teams == 1 ? count : (count + clusters * teams - 1) / (clusters * teams);
-  const int most_items = min(plan.items[tile.size], share <= 1 ? 1 : 1 << (32 - __clz(share - 1)));
-  tile.most_items = most_items;
-  tile.window_bytes = plan.window_bytes(tile.size, most_items);
-  tile.windows = splits ? plan.layer_count : plan.windows(tile.size, most_items);
-  tile.before = splits ? block.team << tile.size : 0;
-  tile.leads = splits && block.team == 0;
-  const int own_first = static_cast<int>(cluster_index()) * teams * most_items;
-  const int step = clusters * teams * most_items;
-  tile.last = false;
-  if (own_first >= count) {
-    // As with a tile: who waits behind this pass knows that every thread has read the command.
-    block.tell();
-    cluster_wait();
-    cluster_arrive();
+  int own_first = 0;
+  int step = count;
+  int team_first = 0;
+  if (planned) {
+    tile = block.s_fixed().only_tile;
+  } else {
+    const int clusters = static_cast<int>(cluster_count());
+    tile.size = StackCommand::size(command);
+    const bool splits = block.args.teams > 1 && plan.splits(tile.size, count, holds, clusters);
+    if (splits) --tile.size;
+    const int teams = splits ? 1 : block.args.teams;  // that work apart
+    // Spread over all teams before tiles grow.
+    const int share = clusters * teams == 1 ? count : (count + clusters * teams - 1) / (clusters * teams);
+    tile.most_items = min(plan.items[tile.size], share <= 1 ? 1 : 1 << (32 - __clz(share - 1)));
+    tile.window_bytes = plan.window_bytes(tile.size, tile.most_items);
+    tile.windows = splits ? plan.layer_count : plan.windows(tile.size, tile.most_items);
+    tile.before = splits ? block.team << tile.size : 0;
+    tile.leads = splits && block.team == 0;
+    tile.last = false;
+    own_first = static_cast<int>(cluster_index()) * teams * tile.most_items;
+    step = clusters * teams * tile.most_items;
+    team_first = splits ? 0 : block.team * tile.most_items;
+    if (own_first >= count) {
+      // As with a tile: who waits behind this pass knows that every thread has read the command.
+      block.tell();
+      cluster_wait();
+      cluster_arrive();
+    }
   }
   for (int first = own_first; first < count; first += step) {
-    tile.first = first + team * most_items;
-    tile.items = min(count - first - team * most_items, most_items);
-    if (tile.items <= 0) {
-      // The other team has a tile.
-      if (!tile.last) block.tell();  // this one has had none
-      for (int barriers = holds ? 2 : 1; barriers > 0; --barriers) {
-        cluster_wait();
-        cluster_arrive();
+    if (!planned) {
+      tile.first = first + team_first;
+      tile.items = min(count - first - team_first, tile.most_items);
+      if (tile.items <= 0) {
+        // The other team has a tile.
+        if (!tile.last) block.tell();  // this one has had none
+        for (int barriers = holds ? 2 : 1; barriers > 0; --barriers) {
+          cluster_wait();
+          cluster_arrive();
+        }
+        break;
       }
-      break;
+      tile.last = first + step + team_first >= count;
+      if (kResident && first == own_first && first + step >= count && !holds) {
+        block.only_tile_shape = StackCommand::shape(command);
+        if (threadIdx.x == 0) block.s_fixed().only_tile = tile;  // the tile's barriers come before the next pass
+      }
+      if (holds) run_tile<Route::kHold, 0>(block, tile);
     }
-    tile.last = first + step + team * most_items >= count;
-    if (holds) run_tile<Route::kHold, 0>(block, tile);
     if (plan.taps == 5) {
       run_tile_of<5>(block, tile);
     } else if (plan.taps == 3) {
@@ -1153,7 +1187,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
   cluster_arrive();
   barrier_wait(image_full, 0);
   if constexpr (!kResident) {
-    run_pass(block);
+    run_pass<false>(block);
   } else {
     Mail mail{&s_fixed.entry,
               s_fixed.words,
@@ -1164,7 +1198,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
     mail.sequence = args.d_done[cluster_index()];
     const std::uint64_t start = nanoseconds();
     while (wait_for_mail(args, mail, rank, start)) {
-      run_pass(block);
+      run_pass<true>(block);
       if (threadIdx.x == 0 && first_of_cluster) args.d_done[cluster_index()] = mail.sequence;
       // The next command overwrites this one: every block has read it.
       cluster_wait();

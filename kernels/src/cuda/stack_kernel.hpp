@@ -82,6 +82,10 @@ struct StackCommand {
   HALOTAP_HOST_DEVICE static constexpr bool words(std::uint64_t word) {
     return (word >> (1 + kSizeBits + kCountBits) & 1) != 0;
   }
+  // All but sequence and epoch: what says how a pass is divided. Never 0.
+  HALOTAP_HOST_DEVICE static constexpr std::uint32_t shape(std::uint64_t word) {
+    return static_cast<std::uint32_t>(word) & ((1u << (2 + kSizeBits + kCountBits)) - 1);
+  }
 };
 static_assert(32 + StackCommand::kEpochBits + 2 + StackCommand::kSizeBits + StackCommand::kCountBits == 64);
 
