@@ -57,6 +57,7 @@ bool describe_x(const BlockArgs& args, const Sm90Plan& plan, Element element, bo
   if (first.x_begin * bytes % 16 != 0) return false;
   if (reinterpret_cast<std::uintptr_t>(base) % 16 != 0 || channel_bytes % 16 != 0 || item_bytes % 16 != 0) return false;
   if (frames < 1 || frames >= kMost || args.items.count >= kMost || channel_bytes < 0 || item_bytes < 0) return false;
+  if (first.x_begin >= kMost || first.x_end >= kMost) return false;
   if (first.frames - first.x_begin >= kMost || channel_bytes >= kMost << 9 || item_bytes >= kMost << 9) return false;
 
   const cuuint64_t extents[3] = {static_cast<cuuint64_t>(frames), static_cast<cuuint64_t>(args.in_channels),
@@ -70,7 +71,8 @@ bool describe_x(const BlockArgs& args, const Sm90Plan& plan, Element element, bo
                                                                    : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
   return map_encoder()(&map, type, 3, const_cast<char*>(base), extents, strides, box, steps,
                        CU_TENSOR_MAP_INTERLEAVE_NONE, ring ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+                       // More at a time is slower where rows begin and end in the middle of a line.
+                       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 // Whether every quad of frames is real and aligned in y, and in x when that is added.

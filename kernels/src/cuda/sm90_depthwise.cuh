@@ -510,7 +510,7 @@ __device__ __forceinline__ void copy_role(const BlockArgs& args, const Sm90Launc
   const auto copy = [&](int index, int slot) {
     copy_slab(args, launch, map, range.tile(index), 0, s.s_slabs + slot * plan.slab_bytes, &s.s_slab_full[slot]);
   };
-  // Further slabs would be in the way of the first ones of blocks that begin later, and are not needed before.
+  // Two on the way are enough at first: further ones would be in the way of those of blocks that begin later.
   const int first_slabs = min(plan.slots, 2);
   if (leads) {
 #pragma unroll 1
@@ -527,11 +527,11 @@ __device__ __forceinline__ void copy_role(const BlockArgs& args, const Sm90Launc
   }
   __syncthreads();  // all barriers are there
   if (!leads) return;
-  sm90::barrier_wait(&s.s_slab_full[0], 0);
   RingPlace slot;
 #pragma unroll 1
   for (int index = first_slabs; index < range.count; ++index) {
     if (index < plan.slots) {
+      sm90::barrier_wait(&s.s_slab_full[index - first_slabs], 0);
       copy(index, index);
       continue;
     }

@@ -48,7 +48,9 @@ struct SharedMemory {
   std::uint64_t* s_slab_empty;
   std::uint64_t* s_stage_full;  // [crews][stages]
   std::uint64_t* s_stage_empty;
+  // Behind the slabs' barriers, of which there are fewer than places: a row of the usual layer has 144 bytes at least.
   static constexpr int kHalfways = 2;
+  static_assert(Sm90::kSharedBytes / (Tile::kPassChannels * 144) <= Sm90::kMaxSlabs - kHalfways);
   std::uint64_t* s_halfway;  // [kHalfways], of the usual layer: see usual_depthwise_role
 };
 
@@ -72,7 +74,7 @@ __device__ __forceinline__ SharedMemory divide(char* s_base, const Sm90Plan& pla
   s.s_slab_empty = s.s_slab_full + Sm90::kMaxSlabs;
   s.s_stage_full = s.s_slab_empty + Sm90::kMaxSlabs;
   s.s_stage_empty = s.s_stage_full + Sm90::kMaxStages;
-  s.s_halfway = s.s_slab_full + Sm90::kMaxSlabs - SharedMemory::kHalfways;  // the usual layer has fewer slabs
+  s.s_halfway = s.s_slab_full + Sm90::kMaxSlabs - SharedMemory::kHalfways;
   char* s_rest = reinterpret_cast<char*>(s.s_stage_empty + Sm90::kMaxStages);
   s.s_slabs = kUsual ? s_rest : s_base;
   s.s_taps = reinterpret_cast<float*>(s_rest + (kUsual ? slabs_bytes : 0));
