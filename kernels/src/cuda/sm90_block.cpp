@@ -69,10 +69,12 @@ bool describe_x(const BlockArgs& args, const Sm90Plan& plan, Element element, bo
   const CUtensorMapDataType type = element == Element::kFloat32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                                    : element == Element::kBfloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                                                    : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-  return map_encoder()(&map, type, 3, const_cast<char*>(base), extents, strides, box, steps,
-                       CU_TENSOR_MAP_INTERLEAVE_NONE, ring ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
-                       // More at a time is slower where rows begin and end in the middle of a line.
-                       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+  return map_encoder()(
+             &map, type, 3, const_cast<char*>(base), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             ring ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+             // More at a time is slower where rows begin and end in the middle of a line, as the ring's do not.
+             ring ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 // Whether every quad of frames is real and aligned in y, and in x when that is added.
