@@ -12,6 +12,7 @@ cd "$(dirname "$0")/../.."
 build=${1:-build-cuda}
 XDG_CACHE_HOME=$(realpath -m "$build")/cache
 export XDG_CACHE_HOME
+export HALOTAP_SOAK_STEPS=100000  # a few seconds of the asynchronous engine, opening, closing and resetting 500 streams
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 passed=0
