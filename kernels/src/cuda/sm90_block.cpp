@@ -43,7 +43,7 @@ PFN_cuTensorMapEncodeTiled_v12000 map_encoder() {
 }
 
 // Describes x as [items, channels, frames] to the copy engine. False when it cannot be: bases and strides must be
-// multiples of 16 bytes, extents 32 bits.
+// multiples of 16 bytes, and frames, items and where an item's frames begin and end below 2^31.
 bool describe_x(const BlockArgs& args, const Sm90Plan& plan, Element element, bool ring, CUtensorMap& map) {
   const Item& first = args.items.first;
   const std::int64_t bytes = element_bytes(element);

@@ -18,9 +18,11 @@
 //              stage, corrections first so that one accumulator rounds as well as two; then scale, bias, stores of 64
 //              bytes a row. With several passes a tile is in several stages, all of which are kept while the
 //              warpgroups take its rows of y, 64 after 64, weights read again for each pass.
-//   copy       only with the usual layer (set_usual): a warpgroup one thread of which asks for all slabs, the next as
-//              soon as one has been read. Before, the depthwise asks for the first in the second-level cache.
-// The usual layer's depthwise has a team for each part of a tile, and 16 registers a thread less.
+//   copy       only with the usual layer (set_usual): a warpgroup one thread of which asks for all slabs: two at first,
+//              each further one of an empty ring when the slab two before it is there, then the next as soon as one has
+//              been read. Before, the depthwise asks for the first in the second-level cache.
+// The usual layer's depthwise has a team for each part of a tile, half of them half a tile behind with two terms, asks
+// for no slabs itself, and has 16 registers a thread less.
 // Taps that lie 32 or 64 frames apart would have every tile read several times its size. x of several tiles side by
 // side then goes through one ring, in which their halos are read once (sm90_ring.cuh); all else is the same.
 //

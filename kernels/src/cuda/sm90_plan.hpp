@@ -85,7 +85,7 @@ struct Sm90 {
   // Named barriers: 1 to 6 are the teams'; then two tell which warpgroup of the mix multiplies.
   static constexpr int kTurnBarrier = 1 + kMostDepthwiseWarps / 2;
   static constexpr int kUsualStages = 2;           // of the usual layer
-  static constexpr int kMaxSlabs = 16;             // of all crews
+  static constexpr int kMaxSlabs = 16;             // of all crews; two fewer of the usual layer (s_halfway)
   static constexpr int kMaxStages = 16;            // likewise
   static constexpr int kSharedBytes = 227 * 1024;  // what a block may have
   static constexpr int kMaxBoxFrames = 256;        // of a bulk tensor copy

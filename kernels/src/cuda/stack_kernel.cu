@@ -14,9 +14,10 @@
 // A step, a part of a layer, in each block:
 //   compute   partial sums of the block's channels, out of all blocks, arrive -> y, into the layer's window (with its
 //             halo); sums over taps, activation, scaling, splitting -> operands
-//   multiply  the operands with the columns of the mix for one block, to which the partial sums are sent; before the
-//             first layer, the stack's input is brought in
+//   multiply  the operands with the columns of the mix for one block, to which the partial sums are sent; before that,
+//             the leading team's new frames go out, as the trailing one's halo
 // Both go on at the same time, a step apart, and while a part's partial sums are on their way, the others are computed.
+// Before the first layer all threads bring the stack's input in, those that multiply first.
 //
 // Shared memory: the plan's, 217 KiB, and 10 KiB beside. Up to 118 registers of 128. Bytes a pass: inputs and outputs
 // once, from and to the host; halos read, new frames of them written. A layer moves 64 bytes a column from each block
@@ -992,7 +993,8 @@ __device__ __forceinline__ void run_tile_of(Block& block, const TileOfItems& til
 }
 
 // All of a pass that is this block's: of each of the cluster's teams every so many-th tile, or half an item. Chunk
-// after chunk is mostly divided in the same way, and to plan a tile takes 0.15 us: a resident kernel keeps it.
+// after chunk is mostly divided in the same way, and to plan a tile takes 0.15 us: a resident kernel keeps the
+// tile of the last pass that had just one.
 template <bool kResident>
 __device__ __forceinline__ void run_pass(Block& block) {
   const StackPlan& plan = block.plan();
