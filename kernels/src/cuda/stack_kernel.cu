@@ -29,6 +29,7 @@
 
 #include "cuda/device_math.cuh"
 #include "cuda/pass.hpp"
+#include "cuda/sm90.cuh"
 #include "cuda/stack_kernel.hpp"
 
 namespace halotap::kernels::cuda {
@@ -83,9 +84,9 @@ struct alignas(128) Fixed {
 
 #if __CUDA_ARCH__ >= 900
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
+using sm90::opaque;
+using sm90::shared_address;
+
 __device__ __forceinline__ std::uint32_t rank_in_cluster() {
   std::uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -105,18 +106,9 @@ __device__ __forceinline__ std::uint32_t cluster_count() {
 // threadIdx.x, read where it is asked for: what follows from it, kept from tile to tile, takes more registers than
 // there are.
 __device__ __forceinline__ int this_thread() {
-  int thread;
-  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  const int thread = sm90::thread_of_block();
   __builtin_assume(thread >= 0 && thread < Tile::kThreads);
   return thread;
-}
-
-// The same place, kept in a register: the compiler would ask for what it is made of, the block's rank or a parameter,
-// wherever it is used.
-__device__ __forceinline__ char* in_register(const void* s_place) {
-  std::uint32_t address = shared_address(s_place);
-  asm volatile("" : "+r"(address));
-  return static_cast<char*>(__cvta_shared_to_generic(address));
 }
 
 // The same place of shared memory in another block of the cluster.
@@ -656,8 +648,8 @@ __device__ __forceinline__ void compute_layers(Block& block, const TileOfItems& 
   const int parts = tile.parts();
   const auto computes = [&](int part) { return part * Tile::kPartColumns + thread / 32 * 2 < tile.columns(); };
 
-  char* const s_inverse = in_register(block.s_inverses() + 4 * in_part);
-  char* const s_partials = in_register(block.s_partials() + 4 * channel);
+  char* const s_inverse = opaque(block.s_inverses() + 4 * in_part);
+  char* const s_partials = opaque(block.s_partials() + 4 * channel);
   char* s_operand = block.s_operands() + (in_part % 8 * 4 + channel / 4) * 16 + channel % 4 / 2 * 8 + in_part / 8 * 4 +
                     channel % 2 * 2;
   const Column* const s_columns = block.s_fixed().columns + in_part;
@@ -1149,7 +1141,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) stack_kernel(const __grid_c
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) char s_dynamic[];
   __shared__ std::uint64_t s_image_full;
-  char* const s_memory = in_register(s_dynamic);
+  char* const s_memory = opaque(s_dynamic);
   Fixed& s_fixed = *reinterpret_cast<Fixed*>(s_memory + Tile::kSharedBytes);
   const int blocks = args.plan.blocks;
   const int rank = static_cast<int>(rank_in_cluster()) & (blocks - 1);
