@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -483,6 +484,31 @@ TEST_P(CudaBlock, ReadsAndWritesOnlyTheFramesThatAreReal) {
     require(cudaDeviceSynchronize());
     ASSERT_TRUE(same_bits(d_y.read<float>(), expected)) << "seed " << seed << ": " << describe(spec);
   }
+}
+
+// The copy engine counts frames in 32 bits.
+TEST_P(CudaBlock, ReadsNoFrameOfAnItemThatBeginsBehindTwoToThe32) {
+  Random random(4100);
+  LayerSpec spec;
+  spec.name = "layer";
+  spec.in_channels = 128;
+  spec.out_channels = 128;
+  spec.kernel_size = 5;
+  spec.dilation = 2;
+  const PackedBlock block(draw_layer(random, spec), {});
+  constexpr std::int64_t kFrames = 128;
+  constexpr std::int64_t kBegin = std::int64_t{1} << 32;
+  const DeviceBytes d_x(draw_signal(random, spec.in_channels * kFrames));
+  const DeviceBytes d_y(std::vector<float>(static_cast<std::size_t>(spec.out_channels * kFrames), kPoison));
+  // Where frame 0 would be; nothing is there.
+  auto* x = reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(d_x.data()) - kBegin * sizeof(float));
+  Items items;
+  items.count = 1;
+  items.first = {x, d_y.data(), kFrames, kFrames, kFrames, kBegin, kBegin + kFrames, 0, kFrames};
+  require(launch_block(block, items, nullptr));
+  require(cudaDeviceSynchronize());
+  const std::vector<float> silence(static_cast<std::size_t>(spec.in_channels * kFrames));
+  EXPECT_TRUE(same_bits(d_y.read<float>(), run(block, silence, kFrames)));
 }
 
 TEST_P(CudaBlock, KeepsANaNOrInfInsideItsReceptiveField) {
