@@ -30,7 +30,7 @@ PackedBlock::PackedBlock(const Layer& layer, const BlockOptions& options) : spec
       }
     }
   }
-  const std::vector<std::byte> image = pack_image(layer, options.math);
+  const std::vector<std::byte> image = pack_image(layer, terms_of(options));
   require(cudaMalloc(&d_image_, image.size()), "cudaMalloc");
   device_bytes_ = image.size();
   const cudaError_t copied = cudaMemcpy(d_image_, image.data(), image.size(), cudaMemcpyHostToDevice);
@@ -62,7 +62,7 @@ cudaError_t launch_block(const PackedBlock& block, const Items& items, cudaStrea
   const std::int64_t frames = items.table != nullptr ? items.max_frames : items.first.frames;
   if (items.count == 0 || frames == 0) return cudaSuccess;
 
-  const ImageLayout layout = image_layout(spec, block.options_.math);
+  const ImageLayout layout = image_layout(spec, terms_of(block.options_));
   const auto* image = static_cast<const std::byte*>(block.d_image_);
   BlockArgs args;
   args.d_mix = image + layout.mix;

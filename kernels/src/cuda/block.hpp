@@ -21,11 +21,7 @@ enum class Element { kFloat32, kBfloat16, kFloat16 };
 // Bytes of one sample. [any thread]
 constexpr std::int64_t element_bytes(Element element) { return element == Element::kFloat32 ? 4 : 2; }
 
-// Arithmetic of the channel mix. Everything else is float32 whatever the precision. Weights are scaled by a power of
-// two a row so that their largest magnitudes lie just below the top of float16's range, and activations by one a frame
-// so that they fit it and keep their accuracy, whatever the loudness (up to 1e30).
-//   kFp32  two float16 terms of each operand, three products: what float32 gives
-//   others one product of float16 terms: 11 significant bits, which is what tf32 keeps and more than bf16 does
+// Arithmetic of the channel mix. Everything else is float32 whatever the precision.
 enum class Math { kFp32, kTf32, kBf16, kFp16 };
 
 struct BlockOptions {
@@ -33,6 +29,27 @@ struct BlockOptions {
   Element x = Element::kFloat32;
   Element y = Element::kFloat32;  // kFloat32 for a layer with softmax
 };
+
+// What stands for a weight and an activation in the products of the mix. Weights are scaled by a power of two a row, so
+// that their largest magnitudes lie just below the top of float16's range.
+//   kTwoFloat16  two float16, the second of what rounding to the first left; three products: what float32 gives
+//   kFloat16     one: 11 significant bits, which is what tf32 keeps and more than bf16 does
+//   kBfloat16    one bfloat16: 8 significant bits, and float32's range
+// Activations in float16 are scaled by a power of two a frame, so that they fit it and keep their accuracy, whatever
+// the loudness (up to 1e30).
+enum class Terms { kTwoFloat16, kFloat16, kBfloat16 };
+
+// Between samples in bfloat16 an activation in more than bfloat16 is of no use in bf16; the other precisions, which
+// keep more, take the two terms there. [any thread]
+constexpr Terms terms_of(const BlockOptions& options) {
+  if (options.math == Math::kFp32) return Terms::kTwoFloat16;
+  if (options.x != Element::kBfloat16 || options.y != Element::kBfloat16) return Terms::kFloat16;
+  return options.math == Math::kBf16 ? Terms::kBfloat16 : Terms::kTwoFloat16;
+}
+// [any thread]
+__host__ __device__ constexpr int count_of(Terms terms) { return terms == Terms::kTwoFloat16 ? 2 : 1; }
+// Whether activations are scaled by frame. [any thread]
+__host__ __device__ constexpr bool has_scales(Terms terms) { return terms != Terms::kBfloat16; }
 
 // One stream's share of a launch: y[o, t] for t in [0, frames), from x[c, t + k*dilation - left] (design: layer.hpp).
 struct Item {

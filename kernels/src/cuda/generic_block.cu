@@ -6,14 +6,14 @@
 // Grid: x walks tiles of 64 columns (frames of one item, or short segments of several), y the rows of y, 128 a block.
 // 256 threads, two blocks an SM. For every pass of 128 channels:
 //   1. a thread computes 8 channels x 4 frames of a from global memory (neighbours share lines in L1),
-//   2. the block finds each frame's largest |a|, scales the frame by a power of two and splits it into two float16
-//   terms
-//      in shared memory, K-major: [group of 8 channels][64 columns][8],
+//   2. the block finds each frame's largest |a|, scales the frame by a power of two and splits it into float16 terms
+//      (without a scale, it rounds it to bfloat16) in shared memory, K-major: [group of 8 channels][64 columns][8],
 //   3. a warp multiplies 16 rows of weights, read in operand order from L2, by all 64 columns: mma.m16n8k16.
 // A frame's sum runs over channels in one order whatever the tile: steps of 16 channels within a pass, then passes.
 // Shared memory: 2 x 16 KB of terms, 2 KB of maxima, 256 B of scales.
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/device.hpp"
 #include "cuda/device_math.cuh"
@@ -43,14 +43,23 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], const void*
                : "memory");
 }
 
+#define HALOTAP_MULTIPLY_ADD(type)                                          \
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type       \
+               ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])             \
+               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1))
+template <Terms kTerms>
 __device__ __forceinline__ void multiply_add(float (&d)[4], const uint4& a, std::uint32_t b0, std::uint32_t b1) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+  if constexpr (kTerms == Terms::kBfloat16) {
+    HALOTAP_MULTIPLY_ADD("bf16");
+  } else {
+    HALOTAP_MULTIPLY_ADD("f16");
+  }
 }
+#undef HALOTAP_MULTIPLY_ADD
 
 // a of 8 channels from `channel` on, 4 frames each; zeros for channels past the last.
-template <typename X>
+template <typename X, Terms kTerms>
 __device__ __forceinline__ void depthwise(const BlockArgs& args, const Item& item, std::int64_t frame, int channel,
                                           float (&a)[Tile::kGroupChannels][Tile::kQuadFrames]) {
   const X* x[Tile::kGroupChannels];
@@ -78,7 +87,7 @@ __device__ __forceinline__ void depthwise(const BlockArgs& args, const Item& ite
       }
     }
   }
-  with_activation_of_taps(args.before_mix, [&](auto activation) {
+  with_activation_of_taps<kTerms>(args.before_mix, [&](auto activation) {
 #pragma unroll
     for (int c = 0; c < Tile::kGroupChannels; ++c) {
 #pragma unroll
@@ -93,7 +102,7 @@ __device__ __forceinline__ void depthwise(const BlockArgs& args, const Item& ite
 }
 
 // Adds one pass's products to `sums`, scaled back by frame.
-template <int kTerms>
+template <Terms kTerms>
 __device__ __forceinline__ void mix_pass(const BlockArgs& args, const SharedTile& s, int row_tile, int first_step,
                                          int steps, float (&sums)[kColumnTiles][4]) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -108,19 +117,19 @@ __device__ __forceinline__ void mix_pass(const BlockArgs& args, const SharedTile
   for (int step = 0; step < steps; ++step) {
     const uint4 high = weights[step * 32];
     uint4 low = {};
-    if constexpr (kTerms == 2) low = weights[term_stride + step * 32];
+    if constexpr (kTerms == Terms::kTwoFloat16) low = weights[term_stride + step * 32];
 #pragma unroll
     for (int j = 0; j < kColumnTiles; j += 2) {
       std::uint32_t b[4];
       load_matrices(b, &s.terms[0][2 * step + group_of_lane][8 * j + column_of_lane]);
-      multiply_add(products[j], high, b[0], b[1]);
-      multiply_add(products[j + 1], high, b[2], b[3]);
-      if constexpr (kTerms == 2) {
-        multiply_add(corrections[j], low, b[0], b[1]);
-        multiply_add(corrections[j + 1], low, b[2], b[3]);
+      multiply_add<kTerms>(products[j], high, b[0], b[1]);
+      multiply_add<kTerms>(products[j + 1], high, b[2], b[3]);
+      if constexpr (kTerms == Terms::kTwoFloat16) {
+        multiply_add<kTerms>(corrections[j], low, b[0], b[1]);
+        multiply_add<kTerms>(corrections[j + 1], low, b[2], b[3]);
         load_matrices(b, &s.terms[1][2 * step + group_of_lane][8 * j + column_of_lane]);
-        multiply_add(corrections[j], high, b[0], b[1]);
-        multiply_add(corrections[j + 1], high, b[2], b[3]);
+        multiply_add<kTerms>(corrections[j], high, b[0], b[1]);
+        multiply_add<kTerms>(corrections[j + 1], high, b[2], b[3]);
       }
     }
   }
@@ -173,7 +182,7 @@ __device__ __forceinline__ void store_rows(const BlockArgs& args, std::int64_t t
   }
 }
 
-template <typename X, typename Y, int kTerms>
+template <typename X, typename Y, Terms kTerms>
 __global__ void __launch_bounds__(Tile::kThreads, 2) generic_block(const __grid_constant__ BlockArgs args) {
   __shared__ SharedTile s;
   const int warp = static_cast<int>(threadIdx.x / 32);
@@ -194,40 +203,51 @@ __global__ void __launch_bounds__(Tile::kThreads, 2) generic_block(const __grid_
       const int group = 2 * warp + lane / 16;
       const int channel = pass_channel + group * Tile::kGroupChannels;
       float a[Tile::kGroupChannels][Tile::kQuadFrames] = {};
-      if (warp < pass_steps) depthwise<X>(args, item, quad.frame, channel, a);
+      if (warp < pass_steps) depthwise<X, kTerms>(args, item, quad.frame, channel, a);
 
-      float largest[Tile::kQuadFrames] = {};
+      FrameScale scales[Tile::kQuadFrames];
+      if constexpr (has_scales(kTerms)) {
+        float largest[Tile::kQuadFrames] = {};
+#pragma unroll
+        for (int f = 0; f < Tile::kQuadFrames; ++f) {
+#pragma unroll
+          for (int c = 0; c < Tile::kGroupChannels; ++c) largest[f] = fmaxf(largest[f], fabsf(a[c][f]));
+          largest[f] = fmaxf(largest[f], __shfl_xor_sync(0xffffffffu, largest[f], 16));
+        }
+        if (lane < 16) s.largest[warp][lane] = make_float4(largest[0], largest[1], largest[2], largest[3]);
+        __syncthreads();  // maxima of all warps are there; the last pass's products are done with the terms
+#pragma unroll
+        for (int w = 0; w < kWarps; ++w) {
+          const float4 other = s.largest[w][column_lane];
+          largest[0] = fmaxf(largest[0], other.x);
+          largest[1] = fmaxf(largest[1], other.y);
+          largest[2] = fmaxf(largest[2], other.z);
+          largest[3] = fmaxf(largest[3], other.w);
+        }
+#pragma unroll
+        for (int f = 0; f < Tile::kQuadFrames; ++f) scales[f] = frame_scale(largest[f]);
+      } else {
+        for (FrameScale& scale : scales) scale = {1.0f, 1.0f};
+        __syncthreads();  // the last pass's products are done with the terms
+      }
 #pragma unroll
       for (int f = 0; f < Tile::kQuadFrames; ++f) {
-#pragma unroll
-        for (int c = 0; c < Tile::kGroupChannels; ++c) largest[f] = fmaxf(largest[f], fabsf(a[c][f]));
-        largest[f] = fmaxf(largest[f], __shfl_xor_sync(0xffffffffu, largest[f], 16));
-      }
-      if (lane < 16) s.largest[warp][lane] = make_float4(largest[0], largest[1], largest[2], largest[3]);
-      __syncthreads();  // maxima of all warps are there; the last pass's products are done with the terms
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) {
-        const float4 other = s.largest[w][column_lane];
-        largest[0] = fmaxf(largest[0], other.x);
-        largest[1] = fmaxf(largest[1], other.y);
-        largest[2] = fmaxf(largest[2], other.z);
-        largest[3] = fmaxf(largest[3], other.w);
-      }
-#pragma unroll
-      for (int f = 0; f < Tile::kQuadFrames; ++f) {
-        const FrameScale scale = frame_scale(largest[f]);
-        if (warp == 0 && lane < 16) s.inverse_scale[16 * f + column_lane] = scale.inverse;
+        if (warp == 0 && lane < 16) s.inverse_scale[16 * f + column_lane] = scales[f].inverse;
         if (warp < pass_steps) {
           std::uint32_t high[4];
-          std::uint32_t low[4];
+          [[maybe_unused]] std::uint32_t low[4];
 #pragma unroll
           for (int c = 0; c < Tile::kGroupChannels; c += 2) {
-            const SplitPair pair = split_pair(a[c][f] * scale.scale, a[c + 1][f] * scale.scale);
-            high[c / 2] = pair.high;
-            low[c / 2] = pair.low;
+            if constexpr (has_scales(kTerms)) {
+              const SplitPair pair = split_pair(a[c][f] * scales[f].scale, a[c + 1][f] * scales[f].scale);
+              high[c / 2] = pair.high;
+              low[c / 2] = pair.low;
+            } else {
+              high[c / 2] = round_pair(a[c][f], a[c + 1][f]);
+            }
           }
           s.terms[0][group][16 * f + column_lane] = make_uint4(high[0], high[1], high[2], high[3]);
-          if constexpr (kTerms == 2) {
+          if constexpr (kTerms == Terms::kTwoFloat16) {
             s.terms[1][group][16 * f + column_lane] = make_uint4(low[0], low[1], low[2], low[3]);
           }
         }
@@ -265,20 +285,22 @@ __global__ void softmax_channels(const __grid_constant__ BlockArgs args) {
 }
 
 template <typename X, typename Y>
-cudaError_t launch_typed(const BlockArgs& args, int terms, cudaStream_t stream) {
+cudaError_t launch_typed(const BlockArgs& args, Terms terms, cudaStream_t stream) {
+  constexpr bool kBfloat16 = std::is_same_v<X, __nv_bfloat16> && std::is_same_v<Y, __nv_bfloat16>;
+  constexpr Terms kOne = kBfloat16 ? Terms::kBfloat16 : Terms::kFloat16;
   const auto columns = static_cast<unsigned>(std::min<std::int64_t>(args.tiles, (std::int64_t{1} << 31) - 1));
   const dim3 grid(columns, static_cast<unsigned>((args.out_channels + kBlockRows - 1) / kBlockRows));
-  if (terms == 2) {
-    generic_block<X, Y, 2><<<grid, Tile::kThreads, 0, stream>>>(args);
+  if (terms == Terms::kTwoFloat16) {
+    generic_block<X, Y, Terms::kTwoFloat16><<<grid, Tile::kThreads, 0, stream>>>(args);
   } else {
-    generic_block<X, Y, 1><<<grid, Tile::kThreads, 0, stream>>>(args);
+    generic_block<X, Y, kOne><<<grid, Tile::kThreads, 0, stream>>>(args);
   }
   return cudaPeekAtLastError();
 }
 
 template <typename X>
 cudaError_t launch_from(const BlockArgs& args, const BlockOptions& options, cudaStream_t stream) {
-  const int terms = options.math == Math::kFp32 ? 2 : 1;
+  const Terms terms = terms_of(options);
   switch (options.y) {
     case Element::kBfloat16:
       return launch_typed<X, __nv_bfloat16>(args, terms, stream);

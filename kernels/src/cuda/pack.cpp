@@ -26,7 +26,7 @@ std::vector<float> padded_floats(const std::vector<double>& values, std::int64_t
 
 }  // namespace
 
-ImageLayout image_layout(const LayerSpec& spec, Math math) {
+ImageLayout image_layout(const LayerSpec& spec, Terms terms) {
   ImageLayout layout;
   const std::int64_t whole_passes = spec.in_channels / Tile::kPassChannels;
   const std::int64_t steps =
@@ -37,7 +37,7 @@ ImageLayout image_layout(const LayerSpec& spec, Math math) {
         Tile::kStepChannels * static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(steps)));
   }
   layout.out_padded = round_up(spec.out_channels, 64);
-  layout.terms = math == Math::kFp32 ? 2 : 1;
+  layout.terms = count_of(terms);
   layout.taps = layout.terms * layout.term_bytes();
   layout.tap_bias = layout.taps + layout.in_padded * spec.kernel_size * 4;
   layout.row_scale = layout.tap_bias + layout.in_padded * 4;
@@ -53,20 +53,23 @@ double scale_to_float16(const double* values, std::int64_t count) {
   return std::ldexp(1.0, std::min(14 - std::ilogb(largest), 126));
 }
 
-std::vector<std::byte> pack_image(const Layer& layer, Math math) {
+std::vector<std::byte> pack_image(const Layer& layer, Terms terms) {
   const LayerSpec& spec = layer.spec;
-  const ImageLayout layout = image_layout(spec, math);
+  const ImageLayout layout = image_layout(spec, terms);
   std::vector<std::byte> image(static_cast<std::size_t>(layout.size_bytes));
 
   const bool silu_of_taps = spec.type == LayerType::kTemporalConv && spec.activation == Activation::kSilu;
-  const double unit = silu_of_taps ? std::numbers::log2e : 1.0;
+  const bool bfloat16 = terms == Terms::kBfloat16;
+  // Of the sums over taps, and of what they are activated to.
+  const double unit = !silu_of_taps ? 1.0 : bfloat16 ? 0.5 : std::numbers::log2e;
+  const double result_unit = bfloat16 ? 1.0 : unit;
 
   const std::int64_t k_steps = layout.in_padded / 16;
   std::vector<float> row_scale(static_cast<std::size_t>(layout.out_padded), 1.0f);
   for (std::int64_t row = 0; row < spec.out_channels; ++row) {
     const double* weights = layer.weights.pw_weight.data() + row * spec.in_channels;
     const double scale = scale_to_float16(weights, spec.in_channels);
-    row_scale[static_cast<std::size_t>(row)] = static_cast<float>(1 / (scale * unit));
+    row_scale[static_cast<std::size_t>(row)] = static_cast<float>(1 / (scale * result_unit));
     for (std::int64_t channel = 0; channel < spec.in_channels; ++channel) {
       const std::int64_t r = row % 16;
       const std::int64_t c = channel % 16;
@@ -75,8 +78,8 @@ std::vector<std::byte> pack_image(const Layer& layer, Math math) {
       const std::int64_t tile = row / 16 * k_steps + channel / 16;
       double rest = weights[channel] * scale;
       for (std::int64_t term = 0; term < layout.terms; ++term) {
-        const std::uint16_t bits = float16_bits(rest);
-        rest -= float16_value(bits);
+        const std::uint16_t bits = bfloat16 ? bfloat16_bits(rest) : float16_bits(rest);
+        if (!bfloat16) rest -= float16_value(bits);
         std::memcpy(image.data() + layout.mix + term * layout.term_bytes() + ((tile * 32 + lane) * 8 + number) * 2,
                     &bits, sizeof bits);
       }

@@ -147,29 +147,37 @@ __device__ __forceinline__ void products_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// d[64 x 64] = a[64 x 16] * b[16 x 64] (+ d when `kAdd`), float16 in, float32 out; a in registers, b `kOffsetBytes`
-// after the operand.
-template <bool kAdd, int kOffsetBytes>
+// d[64 x 64] = a[64 x 16] * b[16 x 64] (+ d when `kAdd`), float16 or bfloat16 in, float32 out; a in registers, b
+// `kOffsetBytes` after the operand.
+#define HALOTAP_MULTIPLY_ADD(type)                                                                               \
+  asm volatile(                                                                                                  \
+      "{\n"                                                                                                      \
+      ".reg .pred p;\n"                                                                                          \
+      ".reg .b32 low;\n"                                                                                         \
+      ".reg .b64 descriptor;\n"                                                                                  \
+      "setp.ne.b32 p, %37, 0;\n"                                                                                 \
+      "add.u32 low, %36, %38;\n"                                                                                 \
+      "mov.b64 descriptor, {low, 8};\n"                                                                          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                                \
+      " "                                                                                                        \
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                  \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                        \
+      "{%32, %33, %34, %35}, descriptor, p, 1, 1, 1;\n"                                                          \
+      "}\n"                                                                                                      \
+      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), \
+        "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]), \
+        "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), \
+        "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), \
+        "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])                                               \
+      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b), "n"(kAdd ? 1 : 0), "n"(kOffsetBytes / 16))
+template <bool kBfloat16, bool kAdd, int kOffsetBytes>
 __device__ __forceinline__ void multiply_add(float (&d)[8][4], const uint4& a, std::uint32_t b) {
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      ".reg .b32 low;\n"
-      ".reg .b64 descriptor;\n"
-      "setp.ne.b32 p, %37, 0;\n"
-      "add.u32 low, %36, %38;\n"
-      "mov.b64 descriptor, {low, 8};\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-      "{%32, %33, %34, %35}, descriptor, p, 1, 1, 1;\n"
-      "}\n"
-      : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]),
-        "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), "+f"(d[3][0]), "+f"(d[3][1]),
-        "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]),
-        "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]),
-        "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
-      : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b), "n"(kAdd ? 1 : 0), "n"(kOffsetBytes / 16));
+  if constexpr (kBfloat16) {
+    HALOTAP_MULTIPLY_ADD("bf16");
+  } else {
+    HALOTAP_MULTIPLY_ADD("f16");
+  }
 }
+#undef HALOTAP_MULTIPLY_ADD
 
 }  // namespace halotap::kernels::cuda::sm90

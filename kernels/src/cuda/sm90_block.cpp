@@ -17,13 +17,13 @@ Sm90Kernel kernel_of(const Sm90Plan& plan, const BlockOptions& options, Taps tap
   const bool wide = plan.passes > 1;
   switch (options.x) {
     case Element::kBfloat16:
-      return (wide ? sm90_wide_kernel_bfloat16 : sm90_kernel_bfloat16)(plan, options.math, taps, store);
+      return (wide ? sm90_wide_kernel_bfloat16 : sm90_kernel_bfloat16)(plan, terms_of(options), taps, store);
     case Element::kFloat16:
-      return (wide ? sm90_wide_kernel_float16 : sm90_kernel_float16)(plan, options.math, taps, store);
+      return (wide ? sm90_wide_kernel_float16 : sm90_kernel_float16)(plan, terms_of(options), taps, store);
     case Element::kFloat32:
       break;
   }
-  return (wide ? sm90_wide_kernel_float32 : sm90_kernel_float32)(plan, options.math, taps, store);
+  return (wide ? sm90_wide_kernel_float32 : sm90_kernel_float32)(plan, terms_of(options), taps, store);
 }
 
 // The driver's encoder of tensor maps, looked up once, so that the program needs no libcuda when it is linked.
@@ -106,7 +106,7 @@ bool is_usual(const BlockArgs& args, const Sm90Launch& launch, const BlockOption
   BlockArgs usual_args = args;
   Sm90Launch usual_launch = launch;
   const bool compiled = taps == Taps::kCompiled;
-  set_usual(static_cast<int>(element_bytes(options.x)), options.math == Math::kFp32 ? 2 : 1, compiled ? plan.taps : 0,
+  set_usual(static_cast<int>(element_bytes(options.x)), terms_of(options), compiled ? plan.taps : 0,
             compiled ? plan.dilation : plan.any_dilation, usual_args, usual_launch);
   usual_launch.plan.teams = plan.teams;  // it has more warps for them
   return args == usual_args && launch == usual_launch;

@@ -300,7 +300,19 @@ struct Team {
   __device__ __forceinline__ int row() const { return member * Sm90::kWarpChannels + lane; }
   // The one thread that arrives for the team.
   __device__ __forceinline__ bool leads() const { return row() == 0; }
+  // Whether this thread arrives for a part that is done: one for the team, which has met, or, where it need not meet,
+  // one for each warp.
+  template <Terms kTerms>
+  __device__ __forceinline__ bool arrives() const {
+    return has_scales(kTerms) ? leads() : lane == 0;
+  }
 };
+
+// How many threads arrive for a part that is done.
+template <Terms kTerms>
+__device__ __forceinline__ int part_arrivals(const Sm90Plan& plan) {
+  return has_scales(kTerms) ? 1 : plan.team_warps;
+}
 
 // Meets the team.
 __device__ __forceinline__ void meet_team(const Sm90Plan& plan, const Team& own) {
@@ -341,7 +353,7 @@ __device__ __forceinline__ bool common_scale_fits(const Magnitudes& magnitudes, 
 
 // A part again, each frame with a scale that fits it. Rare, so the code is short rather than fast. False when
 // every frame has the common scale after all (silent ones have): then nothing is stored. The whole team.
-template <int kTerms, bool kPointwise, typename SumOfFrame>
+template <Terms kTerms, bool kPointwise, typename SumOfFrame>
 __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                                const Team& own, int channel, int term_bytes, char* s_terms,
                                                float* s_inverse, const SumOfFrame& sum_of_frame) {
@@ -351,7 +363,7 @@ __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90
   const auto result = [&](int frame) {
     float a[1] = {sum_of_frame(frame)};
     if constexpr (!kPointwise) {
-      with_activation_of_taps(args.before_mix, [&](auto activation) { a[0] = activation(a[0]); });
+      with_activation_of_taps<kTerms>(args.before_mix, [&](auto activation) { a[0] = activation(a[0]); });
     }
     return channel < args.in_channels ? a[0] : 0.0f;
   };
@@ -382,15 +394,15 @@ __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90
         split_pair(result(2 * pair) * s_scales[2 * pair], result(2 * pair + 1) * s_scales[2 * pair + 1]);
     char* s_pair = s_terms + pair % 2 * 128 + pair / 2 * 4;
     *reinterpret_cast<std::uint32_t*>(s_pair) = terms.high;
-    if constexpr (kTerms == 2) *reinterpret_cast<std::uint32_t*>(s_pair + term_bytes) = terms.low;
+    if constexpr (kTerms == Terms::kTwoFloat16) *reinterpret_cast<std::uint32_t*>(s_pair + term_bytes) = terms.low;
   }
   return true;
 }
 
-// Activates a part's sums, scales and splits them and stores them in a stage. Behind it the whole team has done so, and
-// has read all that the part needs of x. `wait_for_stage`, called with the last terms, returns when the stage may be
-// written; `sum_of_frame` gives one frame's sum again. The whole team.
-template <int kTerms, bool kSilu, bool kPointwise, typename WaitForStage, typename SumOfFrame>
+// Activates a part's sums, makes terms of them and stores those in a stage. Behind it the whole team, or without scales
+// the warp, has done so, and has read all that the part needs of x. `wait_for_stage`, called with the last terms,
+// returns when the stage may be written; `sum_of_frame` gives one frame's sum again. The whole team.
+template <Terms kTerms, bool kSilu, bool kPointwise, typename WaitForStage, typename SumOfFrame>
 __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                            const Team& own, Part& a, int first_channel, int stage_index, int part,
                                            const WaitForStage& wait_for_stage, const SumOfFrame& sum_of_frame) {
@@ -403,7 +415,12 @@ __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Laun
 #pragma unroll
     for (int i = 0; i < Sm90::kPartFrames; ++i) a[i / 4][i % 4] = activation(a[i / 4][i % 4]);
   };
-  if constexpr (kSilu) {
+  if constexpr (!has_scales(kTerms)) {
+    with_activation_of_taps<kTerms>(kPointwise ? Activation::kIdentity
+                                    : kSilu    ? Activation::kSilu
+                                               : args.before_mix,
+                                    activate_all);
+  } else if constexpr (kSilu) {
     activate_all([](float t) { return scaled_silu_of_log2(t); });
   } else {
     with_scaled_activation_of_taps(kPointwise ? Activation::kIdentity : args.before_mix, activate_all);
@@ -411,16 +428,20 @@ __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Laun
   // Columns 8*j + 2*q + e of these 16 frames are frames 4*q + 2*j + e: a thread of the mix then holds four frames
   // side by side, and four threads all 16.
   std::uint32_t high[2][4];
-  std::uint32_t low[2][4];
-  Magnitudes magnitudes(part + 1 == plan.parts ? launch.absent : 0);
+  [[maybe_unused]] std::uint32_t low[2][4];
+  [[maybe_unused]] Magnitudes magnitudes(part + 1 == plan.parts ? launch.absent : 0);
 #pragma unroll
   for (int q = 0; q < kQuads; ++q) {
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      const SplitPair terms = split_pair(a[q][2 * j], a[q][2 * j + 1]);
-      high[j][q] = terms.high;
-      low[j][q] = terms.low;
-      magnitudes.add(terms.high, 2 * q + j);
+      if constexpr (has_scales(kTerms)) {
+        const SplitPair terms = split_pair(a[q][2 * j], a[q][2 * j + 1]);
+        high[j][q] = terms.high;
+        low[j][q] = terms.low;
+        magnitudes.add(terms.high, 2 * q + j);
+      } else {
+        high[j][q] = round_pair(a[q][2 * j], a[q][2 * j + 1]);
+      }
     }
   }
   wait_for_stage(high[1][kQuads - 1]);
@@ -430,23 +451,25 @@ __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Laun
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       *reinterpret_cast<uint4*>(s_terms + j * 128) = make_uint4(high[j][0], high[j][1], high[j][2], high[j][3]);
-      if constexpr (kTerms == 2) {
+      if constexpr (kTerms == Terms::kTwoFloat16) {
         *reinterpret_cast<uint4*>(s_terms + j * 128 + term_bytes) =
             make_uint4(low[j][0], low[j][1], low[j][2], low[j][3]);
       }
     }
   }
-  bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
-  if (__builtin_expect(scaled, false)) {
-    scaled = scale_by_frame<kTerms, kPointwise>(args, launch, s, own, channel, term_bytes, s_terms,
-                                                s.s_inverse + stage_index * Tile::kFrames + part * Sm90::kPartFrames,
-                                                sum_of_frame);
-    meet_team(plan, own);
+  if constexpr (has_scales(kTerms)) {
+    bool scaled = !common_scale_fits(magnitudes, channel < args.in_channels, plan, own);
+    if (__builtin_expect(scaled, false)) {
+      scaled = scale_by_frame<kTerms, kPointwise>(args, launch, s, own, channel, term_bytes, s_terms,
+                                                  s.s_inverse + stage_index * Tile::kFrames + part * Sm90::kPartFrames,
+                                                  sum_of_frame);
+      meet_team(plan, own);
+    }
+    if (own.leads()) s.s_scaled[stage_index * Sm90::kMaxParts + part] = scaled ? 1 : 0;
+  } else {
+    __syncwarp();
   }
-  if (own.leads()) {
-    s.s_scaled[stage_index * Sm90::kMaxParts + part] = scaled ? 1 : 0;
-    sm90::barrier_arrive(&s.s_stage_full[stage_index]);
-  }
+  if (own.arrives<kTerms>()) sm90::barrier_arrive(&s.s_stage_full[stage_index]);
 }
 
 // Queues the copy of the warp's share of a slab sample by sample: every so many-th row of its own channels.
@@ -502,6 +525,7 @@ __device__ __forceinline__ void gather_rows(const BlockArgs& args, const Sm90Lau
 }
 
 // Asks for the slabs of a block of the usual layer, by one thread of warps that do nothing else.
+template <Terms kTerms>
 __device__ __forceinline__ void copy_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                           const CUtensorMap* map, TileRange range) {
   const Sm90Plan& plan = launch.plan;
@@ -516,7 +540,7 @@ __device__ __forceinline__ void copy_role(const BlockArgs& args, const Sm90Launc
 #pragma unroll 1
     for (int slot = 0; slot < plan.slots; ++slot) {
       sm90::barrier_init(&s.s_slab_full[slot], 1);
-      sm90::barrier_init(&s.s_slab_empty[slot], plan.parts);
+      sm90::barrier_init(&s.s_slab_empty[slot], plan.parts * part_arrivals<kTerms>(plan));
     }
     for (int i = 0; i < SharedMemory::kHalfways; ++i) sm90::barrier_init(&s.s_halfway[i], plan.teams / 2);
     sm90::fence_barrier_init();
@@ -541,7 +565,7 @@ __device__ __forceinline__ void copy_role(const BlockArgs& args, const Sm90Launc
   }
 }
 
-template <typename X, int kTerms, int kTaps, int kDilation, bool kPointwise, bool kWide>
+template <typename X, Terms kTerms, int kTaps, int kDilation, bool kPointwise, bool kWide>
 __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                                const CUtensorMap* map, TileRange range) {
   constexpr bool kSilu = kTaps > 0 && !kPointwise;  // kernels of a compiled size are for SiLU alone
@@ -570,7 +594,8 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
 #pragma unroll 1
     for (int slot = 0; slot < launch.slots; ++slot) {
       sm90::barrier_init(&s_slab_full[slot], launch.gather ? 32 * plan.teams * plan.team_warps : 1);
-      sm90::barrier_init(&s_slab_empty[slot], plan.parts * (launch.gather ? 32 * plan.team_warps : 1));
+      sm90::barrier_init(&s_slab_empty[slot],
+                         plan.parts * (launch.gather ? 32 * plan.team_warps : part_arrivals<kTerms>(plan)));
     }
     sm90::fence_barrier_init();
     if (!launch.gather) {
@@ -623,7 +648,7 @@ __device__ __forceinline__ void depthwise_role(const BlockArgs& args, const Sm90
           });
       if (launch.gather) {
         sm90::barrier_arrive(&s_slab_empty[slot.index]);  // every lane, for its own reads
-      } else if (own.leads() && sm90::barrier_arrive_last(&s_slab_empty[slot.index], 1) && later < slabs) {
+      } else if (own.arrives<kTerms>() && sm90::barrier_arrive_last(&s_slab_empty[slot.index], 1) && later < slabs) {
         sm90::barrier_wait(&s_slab_empty[slot.index], slot.parity);  // over, but now seen to be
         copy(later, slot.index);
       }
@@ -663,10 +688,10 @@ __device__ __forceinline__ void prefetch_first_slab(const BlockArgs& args, const
 // The same for the usual layer: one crew, with a team for each part of a tile. With two terms the second half of the
 // teams begins a tile when the first is half through with it: then not all wait for the special functions at one time,
 // and for shared memory at another.
-template <typename X, int kTerms, int kTaps, int kDilation>
+template <typename X, Terms kTerms, int kTaps, int kDilation>
 __device__ __forceinline__ void usual_depthwise_role(const BlockArgs& args, const Sm90Launch& launch,
                                                      const SharedMemory& s, TileRange range) {
-  constexpr bool kHalves = kTerms == 2;
+  constexpr bool kHalves = kTerms == Terms::kTwoFloat16;
   const Sm90Plan& plan = launch.plan;
   const Team own(plan, true);
   const int row = own.row();
@@ -693,7 +718,7 @@ __device__ __forceinline__ void usual_depthwise_role(const BlockArgs& args, cons
     store_part<kTerms, true, false>(args, launch, s, own, a, 0, stage, part, wait_for_stage, [&](int frame) {
       return sum_taps_of_frame<X, kTaps, true>(args, launch, taps, s_row, 4 * part + frame / 4, frame % 4, row);
     });
-    if (own.leads()) sm90::barrier_arrive(&s.s_slab_empty[slot.index]);
+    if (own.arrives<kTerms>()) sm90::barrier_arrive(&s.s_slab_empty[slot.index]);
     slot.advance(plan.slots);
   }
 }

@@ -21,6 +21,7 @@
 //   copy       only with the usual layer (set_usual): a warpgroup one thread of which asks for all slabs: two at first,
 //              each further one of an empty ring when the slab two before it is there, then the next as soon as one has
 //              been read. Before, the depthwise asks for the first in the second-level cache.
+// With bfloat16 terms there are no scales, so no warp of a team waits for the others; each arrives by itself.
 // The usual layer's depthwise has a team for each part of a tile, half of them half a tile behind with two terms, asks
 // for no slabs itself, and has 16 registers a thread less.
 // Taps that lie 32 or 64 frames apart would have every tile read several times its size. x of several tiles side by
@@ -44,7 +45,7 @@ namespace halotap::kernels::cuda {
 namespace {
 
 // The depthwise's threads.
-template <int kTaps, bool kWide, bool kUsual>
+template <Terms kTerms, int kTaps, bool kWide, bool kUsual>
 __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s) {
   constexpr int kThreads = 32 * Sm90Roles<kWide, kUsual>::kDepthwiseWarps;
   constexpr int kStages = kUsual ? Sm90::kUsualStages : Sm90::kMaxStages;
@@ -56,7 +57,7 @@ __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90L
   if (stage < plan.crews * plan.stages) {
     const int row_blocks = plan.row_blocks - (kUsual ? 0 : 2 * static_cast<int>(blockIdx.y));
     const int readers = kWide ? RowRange(launch).count : min(row_blocks, 2);
-    sm90::barrier_init(&s.s_stage_full[stage], plan.parts);
+    sm90::barrier_init(&s.s_stage_full[stage], plan.parts * part_arrivals<kTerms>(plan));
     sm90::barrier_init(&s.s_stage_empty[stage], 4 * readers);
     sm90::fence_barrier_init();
   }
@@ -78,7 +79,7 @@ __device__ __forceinline__ void set_up_stages(const BlockArgs& args, const Sm90L
 // Stands for the dilations of the ring, beside those that sum_taps names.
 constexpr int kRingDilation = 8;
 
-template <typename X, int kTerms, int kTaps, int kDilation, bool kPointwise, Store kStore, bool kWide>
+template <typename X, Terms kTerms, int kTaps, int kDilation, bool kPointwise, Store kStore, bool kWide>
 __global__ void __launch_bounds__(Sm90Roles<kWide, kStore == Store::kUsualQuads>::kThreads, 1)
     sm90_block(const __grid_constant__ BlockArgs given_args, const __grid_constant__ Sm90Launch given_launch,
                const __grid_constant__ CUtensorMap map) {
@@ -106,10 +107,10 @@ __global__ void __launch_bounds__(Sm90Roles<kWide, kStore == Store::kUsualQuads>
     }
   } else if (kUsual && warp >= Roles::kMixWarps + Roles::kDepthwiseWarps) {
     sm90::give_registers<Roles::kCopyRegisters>();
-    copy_role(args, launch, s, &map, range);
+    copy_role<kTerms>(args, launch, s, &map, range);
   } else {
     sm90::give_registers<Roles::kDepthwiseRegisters>();
-    set_up_stages<kTaps, kWide, kUsual>(args, launch, s);
+    set_up_stages<kTerms, kTaps, kWide, kUsual>(args, launch, s);
     if constexpr (kUsual) {
       usual_depthwise_role<X, kTerms, kTaps, kDilation>(args, launch, s, range);
     } else if constexpr (kRing) {
@@ -127,7 +128,7 @@ __global__ void __launch_bounds__(Sm90Roles<kWide, kStore == Store::kUsualQuads>
 
 // The kernels of one precision. Which of a layer's runs depends on the items of a launch; all give the same bits,
 // because their arithmetic is the same.
-template <typename X, int kTerms, Store kStore, bool kWide>
+template <typename X, Terms kTerms, Store kStore, bool kWide>
 Sm90Kernel kernel_of(const Sm90Plan& plan, Taps taps) {
   constexpr bool kUsual = kStore == Store::kUsualQuads;
   if constexpr (!kUsual) {
@@ -178,20 +179,23 @@ Sm90Kernel kernel_of(const Sm90Plan& plan, Taps taps) {
   }
 }
 
+// Samples of bfloat16 have one bfloat16 term or two of float16 (terms_of).
 template <typename X, bool kWide>
-Sm90Kernel kernel_of(const Sm90Plan& plan, Math math, Taps taps, Store store) {
+Sm90Kernel kernel_of(const Sm90Plan& plan, Terms terms, Taps taps, Store store) {
+  constexpr Terms kOne = std::is_same_v<X, __nv_bfloat16> ? Terms::kBfloat16 : Terms::kFloat16;
+  const bool two = terms == Terms::kTwoFloat16;
   if constexpr (!kWide) {
     if (store == Store::kUsualQuads) {
-      return math == Math::kFp32 ? kernel_of<X, 2, Store::kUsualQuads, false>(plan, taps)
-                                 : kernel_of<X, 1, Store::kUsualQuads, false>(plan, taps);
+      return two ? kernel_of<X, Terms::kTwoFloat16, Store::kUsualQuads, false>(plan, taps)
+                 : kernel_of<X, kOne, Store::kUsualQuads, false>(plan, taps);
     }
   }
-  if (math == Math::kFp32) {
-    return store == Store::kQuads ? kernel_of<X, 2, Store::kQuads, kWide>(plan, taps)
-                                  : kernel_of<X, 2, Store::kSamples, kWide>(plan, taps);
+  if (store == Store::kQuads) {
+    return two ? kernel_of<X, Terms::kTwoFloat16, Store::kQuads, kWide>(plan, taps)
+               : kernel_of<X, kOne, Store::kQuads, kWide>(plan, taps);
   }
-  return store == Store::kQuads ? kernel_of<X, 1, Store::kQuads, kWide>(plan, taps)
-                                : kernel_of<X, 1, Store::kSamples, kWide>(plan, taps);
+  return two ? kernel_of<X, Terms::kTwoFloat16, Store::kSamples, kWide>(plan, taps)
+             : kernel_of<X, kOne, Store::kSamples, kWide>(plan, taps);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ enum class Store { kQuads, kSamples, kUsualQuads };
 // one box a tile, four parts a tile. Then none of it is asked for, divided by or branched on when the kernel runs. Sets
 // all of that; a launch of which this would change the number of teams alone is one of the usual layer. `taps`:
 // compiled, or 0 for a loop; `dilation`: 0 for one that is not known.
-__host__ __device__ constexpr void set_usual(int sample_bytes, int terms, int taps, int dilation, BlockArgs& args,
+__host__ __device__ constexpr void set_usual(int sample_bytes, Terms terms, int taps, int dilation, BlockArgs& args,
                                              Sm90Launch& launch) {
   constexpr int kChannels = Tile::kPassChannels;
   args.term_bytes = kChannels * kChannels * 2;
@@ -77,7 +77,7 @@ __host__ __device__ constexpr void set_usual(int sample_bytes, int terms, int ta
   plan.passes = 1;
   plan.row_blocks = kChannels / 64;
   plan.stages = Sm90::kUsualStages;
-  plan.stage_bytes = terms * kChannels * Tile::kFrames * 2;
+  plan.stage_bytes = count_of(terms) * kChannels * Tile::kFrames * 2;
   if (taps > 0) args.taps = taps;
   if (dilation == 0) return;
   args.dilation = dilation;
@@ -105,11 +105,11 @@ using Sm90Kernel = void (*)(BlockArgs, Sm90Launch, CUtensorMap);
 
 // The kernel for samples of one type, each compiled on its own. `wide` ones are for plans of several passes. [any
 // thread]
-Sm90Kernel sm90_kernel_float32(const Sm90Plan& plan, Math math, Taps taps, Store store);
-Sm90Kernel sm90_kernel_bfloat16(const Sm90Plan& plan, Math math, Taps taps, Store store);
-Sm90Kernel sm90_kernel_float16(const Sm90Plan& plan, Math math, Taps taps, Store store);
-Sm90Kernel sm90_wide_kernel_float32(const Sm90Plan& plan, Math math, Taps taps, Store store);
-Sm90Kernel sm90_wide_kernel_bfloat16(const Sm90Plan& plan, Math math, Taps taps, Store store);
-Sm90Kernel sm90_wide_kernel_float16(const Sm90Plan& plan, Math math, Taps taps, Store store);
+Sm90Kernel sm90_kernel_float32(const Sm90Plan& plan, Terms terms, Taps taps, Store store);
+Sm90Kernel sm90_kernel_bfloat16(const Sm90Plan& plan, Terms terms, Taps taps, Store store);
+Sm90Kernel sm90_kernel_float16(const Sm90Plan& plan, Terms terms, Taps taps, Store store);
+Sm90Kernel sm90_wide_kernel_float32(const Sm90Plan& plan, Terms terms, Taps taps, Store store);
+Sm90Kernel sm90_wide_kernel_bfloat16(const Sm90Plan& plan, Terms terms, Taps taps, Store store);
+Sm90Kernel sm90_wide_kernel_float16(const Sm90Plan& plan, Terms terms, Taps taps, Store store);
 
 }  // namespace halotap::kernels::cuda

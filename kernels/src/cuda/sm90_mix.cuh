@@ -198,30 +198,33 @@ __device__ __forceinline__ void store_samples(const BlockArgs& args, const Sm90P
 // The products of one tile, `kSteps` times 16 channels. The corrections come first: added to a sum that is already
 // large they would be rounded with it again and again. `after_low` is called when the low weights are no longer needed,
 // while the other products go on.
-template <int kTerms, typename AfterLow, int... kStep>
+template <Terms kTerms, typename AfterLow, int... kStep>
 __device__ __forceinline__ void multiply_steps(float (&sums)[8][4], const uint4 (&high)[Sm90::kMaxSteps],
-                                               const uint4 (&low)[kTerms == 2 ? Sm90::kMaxSteps : 1], std::uint32_t b,
-                                               const AfterLow& after_low, std::integer_sequence<int, kStep...>) {
+                                               const uint4 (&low)[kTerms == Terms::kTwoFloat16 ? Sm90::kMaxSteps : 1],
+                                               std::uint32_t b, const AfterLow& after_low,
+                                               std::integer_sequence<int, kStep...>) {
   constexpr int kSteps = sizeof...(kStep);
+  constexpr bool kBfloat16 = kTerms == Terms::kBfloat16;
   sm90::products_begin();
-  if constexpr (kTerms == 2) {
-    (sm90::multiply_add<(kStep > 0), kStep * kStepBytes>(sums, low[kStep], b), ...);
+  if constexpr (kTerms == Terms::kTwoFloat16) {
+    (sm90::multiply_add<kBfloat16, (kStep > 0), kStep * kStepBytes>(sums, low[kStep], b), ...);
     if constexpr (!std::is_null_pointer_v<AfterLow>) sm90::products_commit();
-    (sm90::multiply_add<true, (kSteps + kStep) * kStepBytes>(sums, high[kStep], b), ...);
+    (sm90::multiply_add<kBfloat16, true, (kSteps + kStep) * kStepBytes>(sums, high[kStep], b), ...);
   }
-  (sm90::multiply_add<(kTerms == 2 || kStep > 0), kStep * kStepBytes>(sums, high[kStep], b), ...);
+  (sm90::multiply_add<kBfloat16, (kTerms == Terms::kTwoFloat16 || kStep > 0), kStep * kStepBytes>(sums, high[kStep], b),
+   ...);
   sm90::products_commit();
   if constexpr (!std::is_null_pointer_v<AfterLow>) {
-    if constexpr (kTerms == 2) sm90::products_wait<1>();
+    if constexpr (kTerms == Terms::kTwoFloat16) sm90::products_wait<1>();
     after_low();
   }
   sm90::products_wait<0>();
 }
 
-template <int kTerms, typename AfterLow>
+template <Terms kTerms, typename AfterLow>
 __device__ __forceinline__ void multiply(float (&sums)[8][4], const uint4 (&high)[Sm90::kMaxSteps],
-                                         const uint4 (&low)[kTerms == 2 ? Sm90::kMaxSteps : 1], std::uint32_t b,
-                                         int steps, const AfterLow& after_low) {
+                                         const uint4 (&low)[kTerms == Terms::kTwoFloat16 ? Sm90::kMaxSteps : 1],
+                                         std::uint32_t b, int steps, const AfterLow& after_low) {
   switch (steps) {
     case 1:
       return multiply_steps<kTerms>(sums, high, low, b, after_low, std::make_integer_sequence<int, 1>());
@@ -276,6 +279,12 @@ __device__ __forceinline__ void to_common_scale(float (&sums)[8][4], const Share
   }
 }
 
+// What sums of a row are multiplied by, given its scale.
+template <Terms kTerms>
+__device__ __forceinline__ float scale_of_sums(float row_scale) {
+  return has_scales(kTerms) ? row_scale * (1.0f / CommonScale::kScale) : row_scale;
+}
+
 // Stores 16 rows of a tile, from `first_row` on, by one warp.
 template <typename X, bool kPointwise, Store kStore>
 __device__ __forceinline__ void store_rows(const BlockArgs& args, const Sm90Plan& plan, std::int64_t tile,
@@ -291,7 +300,7 @@ __device__ __forceinline__ void store_rows(const BlockArgs& args, const Sm90Plan
 }
 
 // The mix of a layer of several passes. The warpgroups take the tiles' rows of y in turn, 64 at a time.
-template <typename X, int kTerms, bool kPointwise, Store kStore>
+template <typename X, Terms kTerms, bool kPointwise, Store kStore>
 __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                                 TileRange range) {
   const Sm90Plan& plan = launch.plan;
@@ -300,7 +309,7 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
   const int all_steps = args.in_padded / Tile::kStepChannels;
   const RowRange own(launch);
   uint4 high[Sm90::kMaxSteps];
-  uint4 low[kTerms == 2 ? Sm90::kMaxSteps : 1];
+  uint4 low[kTerms == Terms::kTwoFloat16 ? Sm90::kMaxSteps : 1];
   const auto steps_of = [&](int pass) { return min(all_steps - pass * Sm90::kMaxSteps, Sm90::kMaxSteps); };
 
   // A place in the order in which this warpgroup multiplies: tiles, rows of y, passes.
@@ -325,7 +334,7 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
 
   Place place{0, warp / 4, 0};
   settle(place);
-  if constexpr (kTerms == 2) load(low, 1, place);
+  if constexpr (kTerms == Terms::kTwoFloat16) load(low, 1, place);
   load(high, 0, place);
   __syncthreads();  // all barriers are there; the weights may still be on their way
   sm90::wait_for_previous_launch();
@@ -346,10 +355,10 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
     float products[8][4];
     const char* s_stage = s.s_stages + stage_index * plan.stage_bytes;
     multiply<kTerms>(products, high, low, uniform_operand(s_stage), steps_of(place.pass), [&] {
-      if constexpr (kTerms == 2) load(low, 1, next);
+      if constexpr (kTerms == Terms::kTwoFloat16) load(low, 1, next);
     });
     load(high, 0, next);
-    to_common_scale(products, s, stage_index);
+    if constexpr (has_scales(kTerms)) to_common_scale(products, s, stage_index);
     __syncwarp();
     if (lane == 0) sm90::barrier_arrive(&s.s_stage_empty[stage_index]);
     if (place.pass == 0) {
@@ -366,7 +375,7 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int row = first_row + lane / 4 + 8 * h;
-        rows[h] = make_float2(args.d_row_scale[row] * (1.0f / CommonScale::kScale), args.d_mix_bias[row]);
+        rows[h] = make_float2(scale_of_sums<kTerms>(args.d_row_scale[row]), args.d_mix_bias[row]);
       }
       store_rows<X, kPointwise, kStore>(args, plan, tile, place_of(args, launch, tile), first_row, rows, sums);
     }
@@ -374,7 +383,7 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
   }
 }
 
-template <typename X, int kTerms, int kTaps, bool kPointwise, Store kStore, bool kRing>
+template <typename X, Terms kTerms, int kTaps, bool kPointwise, Store kStore, bool kRing>
 __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s) {
   const Sm90Plan& plan = launch.plan;
   constexpr bool kUsual = kStore == Store::kUsualQuads;
@@ -390,14 +399,14 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
   // Scale and bias of the warp's own 16 rows.
   float2* s_rows = s.s_rows + 64 * warpgroup + 16 * (warp % 4);
   uint4 high[Sm90::kMaxSteps];
-  uint4 low[kTerms == 2 ? Sm90::kMaxSteps : 1];
+  uint4 low[kTerms == Terms::kTwoFloat16 ? Sm90::kMaxSteps : 1];
   const auto* weights = static_cast<const uint4*>(args.d_mix) + static_cast<std::int64_t>(row_tile) * steps * 32 + lane;
   load_weights(high, weights, steps);
-  if constexpr (kTerms == 2) load_weights(low, weights + args.term_bytes / 16, steps);
+  if constexpr (kTerms == Terms::kTwoFloat16) load_weights(low, weights + args.term_bytes / 16, steps);
   float2 own_row = {};
   if (lane < 16) own_row = make_float2(args.d_row_scale[row_tile * 16 + lane], args.d_mix_bias[row_tile * 16 + lane]);
   __syncthreads();  // all barriers are there; the weights may still be on their way
-  if (lane < 16) s_rows[lane] = make_float2(own_row.x * (1.0f / CommonScale::kScale), own_row.y);
+  if (lane < 16) s_rows[lane] = make_float2(scale_of_sums<kTerms>(own_row.x), own_row.y);
   __syncwarp();
 
   sm90::wait_for_previous_launch();
@@ -427,7 +436,7 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
     if (!alone) take_turn(warpgroup);
     multiply<kTerms>(sums, high, low, uniform_operand(s_stage), steps, nullptr);
     if (!alone && (warpgroup == 0 || !last)) give_turn(warpgroup);
-    to_common_scale(sums, s, stage_index);
+    if constexpr (has_scales(kTerms)) to_common_scale(sums, s, stage_index);
     __syncwarp();
     if (lane == 0) sm90::barrier_arrive(&s.s_stage_empty[stage_index]);
     advance();

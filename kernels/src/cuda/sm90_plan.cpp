@@ -51,7 +51,7 @@ std::optional<Sm90Plan> plan_with(const LayerSpec& spec, const BlockOptions& opt
   const std::int64_t row_bytes = packed_bytes + plan.pad_bytes;
   if (row_bytes / bytes > Sm90::kMaxBoxFrames) return std::nullopt;
 
-  const std::int64_t in_padded = image_layout(spec, options.math).in_padded;
+  const std::int64_t in_padded = image_layout(spec, terms_of(options)).in_padded;
   const std::int64_t pass_channels = std::min<std::int64_t>(in_padded, Tile::kPassChannels);
   const std::int64_t passes = round_up(in_padded, Tile::kPassChannels) / Tile::kPassChannels;
   const std::int64_t team_warps = passes > 1 ? Tile::kPassChannels / Sm90::kWarpChannels
@@ -59,8 +59,7 @@ std::optional<Sm90Plan> plan_with(const LayerSpec& spec, const BlockOptions& opt
   const std::int64_t rows = team_warps * Sm90::kWarpChannels;
   const std::int64_t boxes = plan.tap_rows ? spec.kernel_size : 1;
   const std::int64_t slab_bytes = boxes * rows * row_bytes;
-  const std::int64_t terms = options.math == Math::kFp32 ? 2 : 1;
-  const std::int64_t stage_bytes = terms * pass_channels * Tile::kFrames * 2;
+  const std::int64_t stage_bytes = count_of(terms_of(options)) * pass_channels * Tile::kFrames * 2;
 
   const std::int64_t parts = tile_frames / Sm90::kPartFrames;
   const std::int64_t taps_bytes = spec.kernel_size * in_padded * 4;
@@ -128,7 +127,7 @@ void add_ring(const LayerSpec& spec, const BlockOptions& options, Sm90Plan& plan
     return;
   }
   const std::int64_t chunk_bytes = std::int64_t{plan.team_warps} * Sm90::kWarpChannels * Sm90::kChunkRowBytes;
-  const std::int64_t taps_bytes = spec.kernel_size * image_layout(spec, options.math).in_padded * 4;
+  const std::int64_t taps_bytes = spec.kernel_size * image_layout(spec, terms_of(options)).in_padded * 4;
   for (const std::int64_t stages : {2, 1}) {
     const std::int64_t fixed_bytes = Sm90::kFixedBytes + taps_bytes + stages * plan.stage_bytes;
     const std::int64_t slots =

@@ -34,7 +34,7 @@ __device__ __forceinline__ void copy_chunk(const BlockArgs& args, const Sm90Laun
 }
 
 // One crew, each team of which has a part of every tile.
-template <int kTerms>
+template <Terms kTerms>
 __device__ __forceinline__ void ring_depthwise_role(const BlockArgs& args, const Sm90Launch& launch,
                                                     const SharedMemory& s, const CUtensorMap* map) {
   const Sm90Plan& plan = launch.plan;

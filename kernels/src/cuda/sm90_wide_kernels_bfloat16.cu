@@ -2,8 +2,8 @@
 
 namespace halotap::kernels::cuda {
 
-Sm90Kernel sm90_wide_kernel_bfloat16(const Sm90Plan& plan, Math math, Taps taps, Store store) {
-  return kernel_of<__nv_bfloat16, true>(plan, math, taps, store);
+Sm90Kernel sm90_wide_kernel_bfloat16(const Sm90Plan& plan, Terms terms, Taps taps, Store store) {
+  return kernel_of<__nv_bfloat16, true>(plan, terms, taps, store);
 }
 
 }  // namespace halotap::kernels::cuda

@@ -2,8 +2,8 @@
 
 namespace halotap::kernels::cuda {
 
-Sm90Kernel sm90_wide_kernel_float16(const Sm90Plan& plan, Math math, Taps taps, Store store) {
-  return kernel_of<__half, true>(plan, math, taps, store);
+Sm90Kernel sm90_wide_kernel_float16(const Sm90Plan& plan, Terms terms, Taps taps, Store store) {
+  return kernel_of<__half, true>(plan, terms, taps, store);
 }
 
 }  // namespace halotap::kernels::cuda

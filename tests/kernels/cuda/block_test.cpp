@@ -92,16 +92,32 @@ Item whole(const LayerSpec&, const void* d_x, void* d_y, std::int64_t frames) {
   return {d_x, d_y, frames, frames, frames, 0, frames, 0, frames};
 }
 
+// In device memory, as a block with these samples reads it.
+DeviceBytes stored_as(Element element, const std::vector<float>& values) {
+  return element == Element::kFloat32 ? DeviceBytes(values) : DeviceBytes(to_16_bits(values, element));
+}
+std::vector<float> read_as(Element element, const DeviceBytes& samples) {
+  return element == Element::kFloat32 ? samples.read<float>() : from_16_bits(samples.read<std::uint16_t>(), element);
+}
+
 // y [out_channels, frames] of one recording, run in one launch.
 std::vector<float> run(const PackedBlock& block, const std::vector<float>& input, std::int64_t frames) {
-  const DeviceBytes d_x(input);
-  const DeviceBytes d_y(std::vector<float>(static_cast<std::size_t>(block.spec().out_channels * frames), kPoison));
+  const DeviceBytes d_x = stored_as(block.options().x, input);
+  const DeviceBytes d_y = stored_as(
+      block.options().y, std::vector<float>(static_cast<std::size_t>(block.spec().out_channels * frames), kPoison));
   Items items;
   items.count = 1;
   items.first = whole(block.spec(), d_x.data(), d_y.data(), frames);
   require(launch_block(block, items, nullptr));
   require(cudaDeviceSynchronize());
-  return d_y.read<float>();
+  return read_as(block.options().y, d_y);
+}
+
+constexpr BlockOptions kAllBfloat16{Math::kBf16, Element::kBfloat16, Element::kBfloat16};
+
+// Float32, or, for a layer that can have it, all of it in bfloat16.
+BlockOptions draw_options(Random& random, const LayerSpec& spec) {
+  return spec.activation != Activation::kSoftmax && toss(random) ? kAllBfloat16 : BlockOptions{};
 }
 
 std::vector<double> reference(const Layer& layer, const std::vector<float>& input, std::int64_t frames) {
@@ -229,6 +245,34 @@ TEST_P(CudaBlock, KeepsItsAccuracyForLoudQuietAndUnevenFrames) {
   }
 }
 
+TEST_P(CudaBlock, IsNearInBfloat16WhateverTheMagnitude) {
+  for (const double magnitude : {1e-30, 1e-18, 1e-5, 1.0, 1e6, 1e18, 1e30}) {
+    for (const bool usual : {false, true}) {
+      for (std::uint64_t seed = 0; seed < 4; ++seed) {
+        Random random(80 + seed);
+        LayerSpec spec = draw_spec(random, bounds());
+        spec.type = LayerType::kTemporalConv;
+        spec.activation = toss(random) ? Activation::kSilu : Activation::kRelu;
+        spec.in_channels = usual ? 128 : std::max<std::int64_t>(spec.in_channels, 16);  // no sum cancels to nothing
+        spec.out_channels = usual ? 128 : std::max<std::int64_t>(spec.out_channels, 16);
+        spec.residual = false;
+        spec.padding = Padding::kCausal;
+        Layer layer = draw_layer(random, spec);
+        layer.weights.dw_bias.clear();
+        layer.weights.pw_bias.clear();
+        layer.weights.batch_norm.reset();
+        const std::int64_t frames = 200;
+        std::vector<float> input = draw_signal(random, spec.in_channels * frames);
+        for (float& sample : input) sample *= static_cast<float>(magnitude);
+        input = from_16_bits(to_16_bits(input, Element::kBfloat16), Element::kBfloat16);
+        const PackedBlock block(layer, kAllBfloat16);
+        EXPECT_LE(relative_l2(run(block, input, frames), reference(layer, input, frames)), usual ? 3.5e-3 : 0x1p-7)
+            << magnitude << ", seed " << seed << ": " << describe(spec) << ", " << block.kernel_name();
+      }
+    }
+  }
+}
+
 // Frames that need a scale of their own, here and there, leave no trace in those beside them: every frame's bits are
 // those it has in a recording of its receptive field alone.
 TEST_P(CudaBlock, ScalesEachFrameByItselfAlone) {
@@ -290,18 +334,20 @@ TEST_P(CudaBlock, GivesTheSameBitsHoweverARecordingIsCut) {
     const LayerSpec& spec = layer.spec;
     const std::int64_t frames = draw(random, 1, 500);
     const std::vector<float> input = draw_signal(random, spec.in_channels * frames);
-    const PackedBlock block(layer, {});
+    const BlockOptions options = draw_options(random, spec);
+    const std::int64_t bytes = element_bytes(options.x);
+    const PackedBlock block(layer, options);
     const std::vector<float> expected = run(block, input, frames);
 
-    const DeviceBytes d_x(input);
+    const DeviceBytes d_x = stored_as(options.x, input);
     for (int i = 0; i < 6; ++i) {
       const std::int64_t longest = i == 0 ? 1 : draw(random, 1, draw(random, 1, 200));
-      const DeviceBytes d_y(std::vector<float>(expected.size(), kPoison));
+      const DeviceBytes d_y = stored_as(options.y, std::vector<float>(expected.size(), kPoison));
       std::vector<Item> pieces;
       for (std::int64_t first = 0; first < frames; first += pieces.back().frames) {
         const std::int64_t count = std::min(frames - first, draw(random, 1, longest));
-        pieces.push_back(
-            {d_x.data() + first * 4, d_y.data() + first * 4, frames, frames, count, -first, frames - first, 0, count});
+        pieces.push_back({d_x.data() + first * bytes, d_y.data() + first * bytes, frames, frames, count, -first,
+                          frames - first, 0, count});
       }
       std::shuffle(pieces.begin(), pieces.end(), random);
       const DeviceBytes d_table(pieces);
@@ -311,8 +357,9 @@ TEST_P(CudaBlock, GivesTheSameBitsHoweverARecordingIsCut) {
       items.max_frames = longest;
       require(launch_block(block, items, nullptr));
       require(cudaDeviceSynchronize());
-      ASSERT_TRUE(same_bits(d_y.read<float>(), expected))
-          << "seed " << seed << ": " << describe(spec) << ", " << block.kernel_name() << ", pieces of " << longest;
+      ASSERT_TRUE(same_bits(read_as(options.y, d_y), expected))
+          << "seed " << seed << ": " << describe(spec) << ", " << block.kernel_name() << ", samples of " << bytes
+          << " bytes, pieces of " << longest;
     }
   }
 }
@@ -433,10 +480,9 @@ TEST_P(CudaBlock, GivesTheSameBitsForTheUsualLayerWhereverItsRowsBegin) {
       for (std::int64_t row = 0; row < count * 128; ++row) {
         std::copy_n(x.begin() + row * stride, frames, rows.begin() + row * row_stride);
       }
-      const bool is_narrow = options.x != Element::kFloat32;
-      const std::size_t y_bytes = static_cast<std::size_t>(count * 128 * stride) * (is_narrow ? 2 : 4);
-      const DeviceBytes d_x = is_narrow ? DeviceBytes(to_16_bits(rows, options.x)) : DeviceBytes(rows);
-      const DeviceBytes d_y(std::vector<std::uint8_t>(y_bytes, 0x5a));
+      const DeviceBytes d_x = stored_as(options.x, rows);
+      const DeviceBytes d_y(
+          std::vector<std::uint8_t>(static_cast<std::size_t>(count * 128 * stride * element_bytes(options.y)), 0x5a));
       Items items;
       items.count = count;
       items.first = {d_x.data(), d_y.data(), row_stride, stride, frames, 0, frames, 0, frames};
@@ -518,7 +564,7 @@ TEST_P(CudaBlock, KeepsANaNOrInfInsideItsReceptiveField) {
     const LayerSpec& spec = layer.spec;
     const std::int64_t frames = 150;
     std::vector<float> input = draw_signal(random, spec.in_channels * frames);
-    const PackedBlock block(layer, {});
+    const PackedBlock block(layer, draw_options(random, spec));
     const std::vector<float> clean = run(block, input, frames);
     const std::int64_t bad_frame = draw(random, 0, frames - 1);
     const float bad = toss(random) ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
@@ -549,20 +595,10 @@ TEST_P(CudaBlock, RoundsToWhatEachPrecisionPromises) {
       for (const Element x : {Element::kFloat32, Element::kBfloat16, Element::kFloat16}) {
         for (const Element y : {Element::kFloat32, Element::kBfloat16, Element::kFloat16}) {
           const PackedBlock block(layer, {math, x, y});
-          const auto stored = to_16_bits(drawn, x);
-          const std::vector<float> input = x == Element::kFloat32 ? drawn : from_16_bits(stored, x);
-          const DeviceBytes d_x32(input);
-          const DeviceBytes d_x16(stored);
-          const auto samples = static_cast<std::size_t>(spec.out_channels * frames);
-          const DeviceBytes d_y(std::vector<char>(samples * static_cast<std::size_t>(element_bytes(y)), 'p'));
-          Items items;
-          items.count = 1;
-          items.first = whole(spec, x == Element::kFloat32 ? d_x32.data() : d_x16.data(), d_y.data(), frames);
-          require(launch_block(block, items, nullptr));
-          require(cudaDeviceSynchronize());
-          const std::vector<float> output =
-              y == Element::kFloat32 ? d_y.read<float>() : from_16_bits(d_y.read<std::uint16_t>(), y);
-          const double mix = math == Math::kFp32 ? 5e-7 : 5e-4;
+          const std::vector<float> input = x == Element::kFloat32 ? drawn : from_16_bits(to_16_bits(drawn, x), x);
+          const std::vector<float> output = run(block, input, frames);
+          const Terms terms = terms_of(block.options());
+          const double mix = terms == Terms::kTwoFloat16 ? 5e-7 : terms == Terms::kFloat16 ? 5e-4 : 0x1p-7;
           const double rounding = y == Element::kFloat32 ? 0 : y == Element::kFloat16 ? 4e-4 : 3e-3;
           ASSERT_LE(relative_l2(output, reference(layer, input, frames)), mix + rounding)
               << "seed " << seed << ": " << describe(spec) << ", " << block.kernel_name();

@@ -24,9 +24,16 @@ Number read(const std::vector<std::byte>& image, std::int64_t offset) {
   return number;
 }
 
+double bfloat16_value(std::uint16_t bits) {
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &wide, sizeof value);
+  return static_cast<double>(value);
+}
+
 // The weight of (row, channel) that the image stands for, all terms added and the scale undone.
-double unpacked(const std::vector<std::byte>& image, const ImageLayout& layout, std::int64_t row,
-                std::int64_t channel) {
+double unpacked(const std::vector<std::byte>& image, const ImageLayout& layout, std::int64_t row, std::int64_t channel,
+                double (*value)(std::uint16_t) = float16_value) {
   double sum = 0;
   for (std::int64_t term = 0; term < layout.terms; ++term) {
     // Written from the matrix instruction's operand table, the other way round than pack.cpp.
@@ -35,7 +42,7 @@ double unpacked(const std::vector<std::byte>& image, const ImageLayout& layout, 
         if (lane / 4 + (number / 2 % 2) * 8 != row % 16) continue;
         if (lane % 4 * 2 + number % 2 + number / 4 * 8 != channel % 16) continue;
         const std::int64_t tile = row / 16 * (layout.in_padded / 16) + channel / 16;
-        sum += float16_value(read<std::uint16_t>(
+        sum += value(read<std::uint16_t>(
             image, layout.mix + term * layout.term_bytes() + ((tile * 32 + lane) * 8 + number) * 2));
       }
     }
@@ -81,6 +88,18 @@ TEST(Float16, GivesBackEveryFiniteNumber) {
   }
 }
 
+TEST(Bfloat16, RoundsToNearestEven) {
+  EXPECT_EQ(bfloat16_bits(1.0), 0x3f80);
+  EXPECT_EQ(bfloat16_bits(-2.0), 0xc000);
+  EXPECT_EQ(bfloat16_bits(0.0), 0);
+  EXPECT_EQ(bfloat16_bits(1.0 + std::ldexp(1, -8)), 0x3f80);                       // halfway, to even
+  EXPECT_EQ(bfloat16_bits(1.0 + 3 * std::ldexp(1, -8)), 0x3f82);                   // halfway, to even
+  EXPECT_EQ(bfloat16_bits(1.0 + std::ldexp(1, -8) + std::ldexp(1, -40)), 0x3f81);  // not by way of a float32
+  EXPECT_EQ(bfloat16_bits(2.0 - std::ldexp(1, -10)), 0x4000);                      // carries into the exponent
+  EXPECT_EQ(bfloat16_bits(std::ldexp(1, -126)), 0x0080);
+  EXPECT_EQ(bfloat16_bits(std::ldexp(255, 120)), 0x7f7f);
+}
+
 TEST(PackImage, KeepsEveryWeightTo22Bits) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Random random(seed);
@@ -88,8 +107,8 @@ TEST(PackImage, KeepsEveryWeightTo22Bits) {
     Layer layer = draw_layer(random, spec);
     const double magnitude = std::ldexp(1.0, static_cast<int>(draw(random, -60, 60)));
     for (double& weight : layer.weights.pw_weight) weight *= magnitude;
-    const ImageLayout layout = image_layout(spec, Math::kFp32);
-    const auto image = pack_image(layer, Math::kFp32);
+    const ImageLayout layout = image_layout(spec, Terms::kTwoFloat16);
+    const auto image = pack_image(layer, Terms::kTwoFloat16);
     for (std::int64_t row = 0; row < spec.out_channels; ++row) {
       double largest = 0;
       for (std::int64_t c = 0; c < spec.in_channels; ++c) {
@@ -109,9 +128,9 @@ TEST(PackImage, KeepsElevenBitsWithOneTerm) {
   Random random(1);
   const LayerSpec spec = spec_of(33, 65, 3);
   const Layer layer = draw_layer(random, spec);
-  const ImageLayout layout = image_layout(spec, Math::kBf16);
+  const ImageLayout layout = image_layout(spec, Terms::kFloat16);
   ASSERT_EQ(layout.terms, 1);
-  const auto image = pack_image(layer, Math::kBf16);
+  const auto image = pack_image(layer, Terms::kFloat16);
   for (std::int64_t row = 0; row < 65; ++row) {
     for (std::int64_t c = 0; c < 33; ++c) {
       const double weight = layer.weights.pw_weight[static_cast<std::size_t>(row * 33 + c)];
@@ -120,13 +139,28 @@ TEST(PackImage, KeepsElevenBitsWithOneTerm) {
   }
 }
 
+TEST(PackImage, KeepsEightBitsInBfloat16) {
+  Random random(1);
+  const LayerSpec spec = spec_of(33, 65, 3);
+  const Layer layer = draw_layer(random, spec);
+  const ImageLayout layout = image_layout(spec, Terms::kBfloat16);
+  ASSERT_EQ(layout.terms, 1);
+  const auto image = pack_image(layer, Terms::kBfloat16);
+  for (std::int64_t row = 0; row < 65; ++row) {
+    for (std::int64_t c = 0; c < 33; ++c) {
+      const double weight = layer.weights.pw_weight[static_cast<std::size_t>(row * 33 + c)];
+      ASSERT_NEAR(unpacked(image, layout, row, c, bfloat16_value), weight, std::abs(weight) * std::ldexp(1, -8));
+    }
+  }
+}
+
 TEST(PackImage, PadsWithZeros) {
   Random random(2);
   const LayerSpec spec = spec_of(17, 3, 2);
-  const ImageLayout layout = image_layout(spec, Math::kFp32);
+  const ImageLayout layout = image_layout(spec, Terms::kTwoFloat16);
   EXPECT_EQ(layout.in_padded, 32);
   EXPECT_EQ(layout.out_padded, 64);
-  const auto image = pack_image(draw_layer(random, spec), Math::kFp32);
+  const auto image = pack_image(draw_layer(random, spec), Terms::kTwoFloat16);
   for (std::int64_t row = 0; row < 64; ++row) {
     for (std::int64_t c = 0; c < 32; ++c) {
       if (row < 3 && c < 17) continue;
@@ -146,8 +180,8 @@ TEST(PackImage, FoldsBatchNormAndGivesPointwiseOneTapOfOne) {
   LayerSpec spec = spec_of(5, 4, 3);
   Layer layer = draw_layer(random, spec);
   layer.weights.batch_norm = BatchNorm{{2, 2, 2, 2, 2}, {1, 1, 1, 1, 1}, {0, 0, 0, 0, 0}, {3, 3, 3, 3, 3}, 1.0};
-  const ImageLayout layout = image_layout(spec, Math::kFp32);
-  const auto image = pack_image(layer, Math::kFp32);
+  const ImageLayout layout = image_layout(spec, Terms::kTwoFloat16);
+  const auto image = pack_image(layer, Terms::kTwoFloat16);
   for (std::int64_t c = 0; c < 5; ++c) {
     for (std::int64_t k = 0; k < 3; ++k) {
       EXPECT_FLOAT_EQ(tap(image, layout, c, k),
@@ -156,8 +190,8 @@ TEST(PackImage, FoldsBatchNormAndGivesPointwiseOneTapOfOne) {
   }
   spec.type = LayerType::kPointwise;
   spec.kernel_size = 1;
-  const auto pointwise = pack_image(draw_layer(random, spec), Math::kFp32);
-  const ImageLayout one_tap = image_layout(spec, Math::kFp32);
+  const auto pointwise = pack_image(draw_layer(random, spec), Terms::kTwoFloat16);
+  const ImageLayout one_tap = image_layout(spec, Terms::kTwoFloat16);
   for (std::int64_t c = 0; c < 5; ++c) EXPECT_EQ(read<float>(pointwise, one_tap.taps + c * 4), 1);
 }
 
@@ -165,10 +199,10 @@ TEST(PackImage, MovesAFactorOfSiluFromTheTapsToTheRows) {
   Random random(4);
   LayerSpec spec = spec_of(20, 6, 3);
   Layer layer = draw_layer(random, spec);
-  const ImageLayout layout = image_layout(spec, Math::kFp32);
-  const auto plain = pack_image(layer, Math::kFp32);
+  const ImageLayout layout = image_layout(spec, Terms::kTwoFloat16);
+  const auto plain = pack_image(layer, Terms::kTwoFloat16);
   layer.spec.activation = Activation::kSilu;
-  const auto silu = pack_image(layer, Math::kFp32);
+  const auto silu = pack_image(layer, Terms::kTwoFloat16);
   for (std::int64_t c = 0; c < 20; ++c) {
     EXPECT_FLOAT_EQ(tap(silu, layout, c, 1), tap(plain, layout, c, 1) * 1.4426950409f);
     EXPECT_FLOAT_EQ(read<float>(silu, layout.tap_bias + c * 4),
@@ -177,6 +211,23 @@ TEST(PackImage, MovesAFactorOfSiluFromTheTapsToTheRows) {
   for (std::int64_t row = 0; row < 6; ++row) {
     EXPECT_FLOAT_EQ(read<float>(silu, layout.row_scale + row * 4),
                     read<float>(plain, layout.row_scale + row * 4) * 0.69314718056f);
+  }
+}
+
+TEST(PackImage, HalvesTheTapsOfSiluInBfloat16) {
+  Random random(4);
+  LayerSpec spec = spec_of(20, 6, 3);
+  Layer layer = draw_layer(random, spec);
+  const ImageLayout layout = image_layout(spec, Terms::kBfloat16);
+  const auto plain = pack_image(layer, Terms::kBfloat16);
+  layer.spec.activation = Activation::kSilu;
+  const auto silu = pack_image(layer, Terms::kBfloat16);
+  for (std::int64_t c = 0; c < 20; ++c) {
+    EXPECT_EQ(tap(silu, layout, c, 1), tap(plain, layout, c, 1) * 0.5f);
+    EXPECT_EQ(read<float>(silu, layout.tap_bias + c * 4), read<float>(plain, layout.tap_bias + c * 4) * 0.5f);
+  }
+  for (std::int64_t row = 0; row < 6; ++row) {
+    EXPECT_EQ(read<float>(silu, layout.row_scale + row * 4), read<float>(plain, layout.row_scale + row * 4));
   }
 }
 

@@ -45,16 +45,17 @@ TEST(Sm90Plan, IsThatOfTheUsualLayersKernelsButForItsTeams) {
   for (const std::int64_t kernel_size : {3, 5, 31}) {
     for (const std::int64_t dilation : {1, 2}) {
       for (const Element element : {Element::kFloat32, Element::kBfloat16}) {
-        for (const Math math : {Math::kFp32, Math::kTf32}) {
+        for (const Math math : {Math::kFp32, Math::kTf32, Math::kBf16}) {
           const LayerSpec spec = spec_of(128, 128, kernel_size, dilation);
-          const auto plan = sm90_plan(spec, {math, element, element});
+          const BlockOptions options{math, element, element};
+          const auto plan = sm90_plan(spec, options);
           ASSERT_TRUE(plan);
           BlockArgs args;
           args.taps = static_cast<std::int32_t>(kernel_size);
           Sm90Launch launch;
           launch.plan = *plan;
-          set_usual(static_cast<int>(element_bytes(element)), math == Math::kFp32 ? 2 : 1, plan->taps,
-                    static_cast<int>(dilation), args, launch);
+          set_usual(static_cast<int>(element_bytes(element)), terms_of(options), plan->taps, static_cast<int>(dilation),
+                    args, launch);
           EXPECT_EQ(launch.plan.teams, launch.plan.parts);
           launch.plan.teams = plan->teams;
           EXPECT_TRUE(launch.plan == *plan);
