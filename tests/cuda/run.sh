@@ -140,6 +140,7 @@ fi
 
 # The sanitizers slow every launch down, the more the longer it is: tests of few and short ones.
 blocks='*CudaBlock.ReadsAndWritesOnlyTheFramesThatAreReal*:*CudaBlock.GivesTheSameBitsInABatchOfAnyAlignment*'
+blocks="$blocks:*CudaBlock.IsNearInBfloat16*"
 streams='*ReadsAndWritesPlanar*/Cuda*:*WorksInPlace*/Cuda*:*LeavesNothingOfAStream*/Cuda*:*HoldsAFrame*/Cuda*'
 streams="$streams:*TwoSmallPassesInLockstep/Cuda"
 cases='CudaEngine.IsNotWhatAutoTakes*:*CaseIsNearInEveryPrecision/stack_mixed:*CaseIsNearInEveryPrecision/odd_channels_bias'
