@@ -124,32 +124,25 @@ TEST(PackImage, KeepsEveryWeightTo22Bits) {
   }
 }
 
-TEST(PackImage, KeepsElevenBitsWithOneTerm) {
-  Random random(1);
-  const LayerSpec spec = spec_of(33, 65, 3);
-  const Layer layer = draw_layer(random, spec);
-  const ImageLayout layout = image_layout(spec, Terms::kFloat16);
-  ASSERT_EQ(layout.terms, 1);
-  const auto image = pack_image(layer, Terms::kFloat16);
-  for (std::int64_t row = 0; row < 65; ++row) {
-    for (std::int64_t c = 0; c < 33; ++c) {
-      const double weight = layer.weights.pw_weight[static_cast<std::size_t>(row * 33 + c)];
-      ASSERT_NEAR(unpacked(image, layout, row, c), weight, std::abs(weight) * std::ldexp(1, -11) + 1e-8);
-    }
-  }
-}
-
-TEST(PackImage, KeepsEightBitsInBfloat16) {
-  Random random(1);
-  const LayerSpec spec = spec_of(33, 65, 3);
-  const Layer layer = draw_layer(random, spec);
-  const ImageLayout layout = image_layout(spec, Terms::kBfloat16);
-  ASSERT_EQ(layout.terms, 1);
-  const auto image = pack_image(layer, Terms::kBfloat16);
-  for (std::int64_t row = 0; row < 65; ++row) {
-    for (std::int64_t c = 0; c < 33; ++c) {
-      const double weight = layer.weights.pw_weight[static_cast<std::size_t>(row * 33 + c)];
-      ASSERT_NEAR(unpacked(image, layout, row, c, bfloat16_value), weight, std::abs(weight) * std::ldexp(1, -8));
+TEST(PackImage, KeepsElevenBitsInFloat16AndEightInBfloat16) {
+  struct Case {
+    Terms terms;
+    double (*value)(std::uint16_t);
+    int bits;
+  };
+  for (const auto& [terms, value, bits] :
+       {Case{Terms::kFloat16, float16_value, 11}, Case{Terms::kBfloat16, bfloat16_value, 8}}) {
+    Random random(1);
+    const LayerSpec spec = spec_of(33, 65, 3);
+    const Layer layer = draw_layer(random, spec);
+    const ImageLayout layout = image_layout(spec, terms);
+    ASSERT_EQ(layout.terms, 1);
+    const auto image = pack_image(layer, terms);
+    for (std::int64_t row = 0; row < 65; ++row) {
+      for (std::int64_t c = 0; c < 33; ++c) {
+        const double weight = layer.weights.pw_weight[static_cast<std::size_t>(row * 33 + c)];
+        ASSERT_NEAR(unpacked(image, layout, row, c, value), weight, std::abs(weight) * std::ldexp(1, -bits) + 1e-8);
+      }
     }
   }
 }
