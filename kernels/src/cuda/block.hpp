@@ -31,12 +31,12 @@ struct BlockOptions {
 };
 
 // What stands for a weight and an activation in the products of the mix. Weights are scaled by a power of two a row, so
-// that their largest magnitudes lie just below the top of float16's range.
+// that their largest magnitudes lie just below the top of float16's range, or just below 1 in bfloat16.
 //   kTwoFloat16  two float16, the second of what rounding to the first left; three products: what float32 gives
 //   kFloat16     one: 11 significant bits, which is what tf32 keeps and more than bf16 does
 //   kBfloat16    one bfloat16: 8 significant bits, and float32's range
-// Activations in float16 are scaled by a power of two a frame, so that they fit it and keep their accuracy, whatever
-// the loudness (up to 1e30).
+// Activations in float16 are scaled by a power of two a frame, so that they fit it and keep their accuracy. All of this
+// whatever the loudness, up to 1e30.
 enum class Terms { kTwoFloat16, kFloat16, kBfloat16 };
 
 // Between samples in bfloat16 an activation in more than bfloat16 is of no use in bf16; the other precisions, which

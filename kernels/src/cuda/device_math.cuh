@@ -44,7 +44,7 @@ __device__ __forceinline__ float reciprocal_fast(float x) {
   return y;
 }
 
-// tanh(x), 2^-11 of it.
+// tanh(x), 2^-11 of it at the most.
 __device__ __forceinline__ float tanh_fast(float x) {
   float y;
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -112,7 +112,9 @@ __device__ __forceinline__ void with_activation(Activation activation, const Bod
 // (pack.hpp), which saves a multiplication a sample.
 __device__ __forceinline__ float silu_of_log2(float t) { return t * reciprocal_fast(1.0f + exp2_fast(-t)); }
 
-// SiLU of z, given h = z / 2: as accurate as its rounding to bfloat16, by one instruction of the special functions.
+// SiLU of z, given h = z / 2, by one instruction of the special functions. On compute capability 9.0 measured to be
+// within 1.1e-5, and from z = -8 on closer than bfloat16 rounds it; the instruction's description bounds it by 2^-11 of
+// |h|.
 __device__ __forceinline__ float silu_of_half(float h) { return fmaf(h, tanh_fast(h), h); }
 
 // The scale that a kernel may give every frame that it fits, so that most of the time no frame's largest magnitude must

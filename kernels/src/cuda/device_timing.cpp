@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "cuda/bfloat16.hpp"
 #include "cuda/block.hpp"
 #include "cuda/device.hpp"
 #include "cuda/float16.hpp"
@@ -42,16 +43,13 @@ Element element_of(SampleType type) {
 }
 
 void store(float value, Element element, std::byte* memory) {
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  const std::uint16_t half = element == Element::kBfloat16  ? static_cast<std::uint16_t>(bits >> 16)
-                             : element == Element::kFloat16 ? float16_bits(value)
-                                                            : std::uint16_t{0};
   if (element == Element::kFloat32) {
-    std::memcpy(memory, &bits, sizeof bits);
-  } else {
-    std::memcpy(memory, &half, sizeof half);
+    std::memcpy(memory, &value, sizeof value);
+    return;
   }
+  const auto wide = static_cast<double>(value);
+  const std::uint16_t half = element == Element::kBfloat16 ? bfloat16_bits(wide) : float16_bits(wide);
+  std::memcpy(memory, &half, sizeof half);
 }
 
 double load(const std::byte* memory, Element element) {
@@ -62,11 +60,7 @@ double load(const std::byte* memory, Element element) {
   }
   std::uint16_t half = 0;
   std::memcpy(&half, memory, sizeof half);
-  if (element == Element::kFloat16) return float16_value(half);
-  const std::uint32_t bits = std::uint32_t{half} << 16;
-  float value = 0;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
+  return element == Element::kFloat16 ? float16_value(half) : static_cast<double>(bfloat16_value(half));
 }
 
 struct EventDestroy {

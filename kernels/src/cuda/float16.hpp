@@ -1,9 +1,8 @@
-// Rounding to 16 bits on the host.
+// Rounding to float16 on the host.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 namespace halotap::kernels::cuda {
 
@@ -28,17 +27,6 @@ inline double float16_value(std::uint16_t bits) {
   const int fraction = bits & 1023;
   const double magnitude = field == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, field - 25);
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
-
-// `value` rounded to the nearest bfloat16, ties to even, as its 16 bits; finite, and a normal number of float32 or
-// zero. [any thread]
-inline std::uint16_t bfloat16_bits(double value) {
-  int exponent = 0;
-  std::frexp(value, &exponent);
-  const auto rounded = static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(value, 8 - exponent)), exponent - 8));
-  std::uint32_t bits = 0;
-  std::memcpy(&bits, &rounded, sizeof bits);
-  return static_cast<std::uint16_t>(bits >> 16);
 }
 
 }  // namespace halotap::kernels::cuda

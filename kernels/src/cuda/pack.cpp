@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numbers>
 
+#include "cuda/bfloat16.hpp"
 #include "cuda/float16.hpp"
 #include "cuda/tiles.hpp"
 
@@ -68,7 +69,8 @@ std::vector<std::byte> pack_image(const Layer& layer, Terms terms) {
   std::vector<float> row_scale(static_cast<std::size_t>(layout.out_padded), 1.0f);
   for (std::int64_t row = 0; row < spec.out_channels; ++row) {
     const double* weights = layer.weights.pw_weight.data() + row * spec.in_channels;
-    const double scale = scale_to_float16(weights, spec.in_channels);
+    // Without scales of frames, room above the weights is room for loud ones.
+    const double scale = scale_to_float16(weights, spec.in_channels) * (bfloat16 ? 0x1p-15 : 1.0);
     row_scale[static_cast<std::size_t>(row)] = static_cast<float>(1 / (scale * result_unit));
     for (std::int64_t channel = 0; channel < spec.in_channels; ++channel) {
       const std::int64_t r = row % 16;

@@ -134,8 +134,8 @@ __device__ __forceinline__ void barrier_arrive_after_copies(std::uint64_t* s_bar
 }
 
 // What the matrix unit needs to know of an operand [K, N] in shared memory, N contiguous, without swizzle: tiles of 8 x
-// 8 float16, 16 bytes a row of K; `k_stride_bytes` from one tile to the next along K and 128 along N. The lower half of
-// the descriptor; the upper one is the same for all. Adding bytes / 16 moves the operand.
+// 8 numbers of 16 bits, 16 bytes a row of K; `k_stride_bytes` from one tile to the next along K and 128 along N. The
+// lower half of the descriptor; the upper one is the same for all. Adding bytes / 16 moves the operand.
 __device__ __forceinline__ std::uint32_t operand(const void* s_data, int k_stride_bytes) {
   return (shared_address(s_data) & 0x3ffffu) >> 4 | static_cast<std::uint32_t>(k_stride_bytes >> 4) << 16;
 }

@@ -1,5 +1,5 @@
-// The depthwise of a block (sm90_kernels.cuh): copies of x into slabs, sums over taps, activation, scaling and
-// splitting into stages.
+// The depthwise of a block (sm90_kernels.cuh): copies of x into slabs, sums over taps, activation, scaling, and terms
+// in stages.
 #pragma once
 
 #include "cuda/sm90_tile.cuh"
@@ -401,7 +401,8 @@ __device__ __forceinline__ bool scale_by_frame(const BlockArgs& args, const Sm90
 
 // Activates a part's sums, makes terms of them and stores those in a stage. Behind it the whole team, or without scales
 // the warp, has done so, and has read all that the part needs of x. `wait_for_stage`, called with the last terms,
-// returns when the stage may be written; `sum_of_frame` gives one frame's sum again. The whole team.
+// returns when the stage may be written; `sum_of_frame` gives one frame's sum again, where there are scales. The whole
+// team.
 template <Terms kTerms, bool kSilu, bool kPointwise, typename WaitForStage, typename SumOfFrame>
 __device__ __forceinline__ void store_part(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                            const Team& own, Part& a, int first_channel, int stage_index, int part,

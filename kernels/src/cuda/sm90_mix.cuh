@@ -299,7 +299,8 @@ __device__ __forceinline__ void store_rows(const BlockArgs& args, const Sm90Plan
   }
 }
 
-// The mix of a layer of several passes. The warpgroups take the tiles' rows of y in turn, 64 at a time.
+// The mix of a layer of several passes. The warpgroups take the tiles' rows of y in turn, 64 at a time; tiles come into
+// their stages in order, each team having a part of all.
 template <typename X, Terms kTerms, bool kPointwise, Store kStore>
 __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm90Launch& launch, const SharedMemory& s,
                                                 TileRange range) {
@@ -332,7 +333,10 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
                  steps_of(place.pass));
   };
 
-  Place place{0, warp / 4, 0};
+  // With one block of rows and stages of one tile, a warpgroup would wait for the second phase of a stage whose first
+  // it does not know to be over; so then the first takes all tiles.
+  const bool in_turn = own.count > 1 || plan.stages > plan.passes;
+  Place place{in_turn || warp < 4 ? 0 : range.count, in_turn ? warp / 4 : 0, 0};
   settle(place);
   if constexpr (kTerms == Terms::kTwoFloat16) load(low, 1, place);
   load(high, 0, place);
@@ -344,7 +348,7 @@ __device__ __forceinline__ void mix_passes_role(const BlockArgs& args, const Sm9
     Place next = place;
     if (++next.pass == plan.passes) {
       next.pass = 0;
-      next.row_block += 2;
+      next.row_block += in_turn ? 2 : 1;
       settle(next);
     }
     const int slab = place.index * plan.passes + place.pass;
@@ -410,7 +414,11 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
   __syncwarp();
 
   sm90::wait_for_previous_launch();
-  // Stages in the order of tiles: a crew's next one in turn. A warpgroup alone takes every second tile.
+  // Where there is no second block of rows the warpgroups take tiles in turn, if that leaves each stage to one of them:
+  // who waits for a phase must know that the phase before is over. Else the first takes all.
+  const bool in_turn = alone && plan.crews * plan.stages % 2 == 0;
+  if (alone && !in_turn && warpgroup == 1) return;
+  // Stages in the order of tiles: a crew's next one in turn.
   TileCursor<kRing> cursor(args, launch);
   int crew = 0;
   RingPlace stage;
@@ -422,7 +430,7 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
     }
   };
   if (!alone && warpgroup == 1 && cursor.there()) give_turn(warpgroup);
-  if (alone && warpgroup == 1 && cursor.there()) advance();
+  if (in_turn && warpgroup == 1 && cursor.there()) advance();
 #pragma unroll 1
   while (cursor.there()) {
     const int stage_index = crew * plan.stages + stage.index;
@@ -440,7 +448,7 @@ __device__ __forceinline__ void mix_role(const BlockArgs& args, const Sm90Launch
     __syncwarp();
     if (lane == 0) sm90::barrier_arrive(&s.s_stage_empty[stage_index]);
     advance();
-    if (alone && !last) advance();
+    if (in_turn && !last) advance();
     const float2 rows[2] = {s_rows[lane / 4], s_rows[lane / 4 + 8]};
     if constexpr (kUsual) {
       store_usual_quads<X, (kTaps > 0)>(args, place, row_tile * 16 + static_cast<int>(threadIdx.x % 32 / 4), rows,

@@ -37,6 +37,7 @@ __device__ __forceinline__ void copy_chunk(const BlockArgs& args, const Sm90Laun
 template <Terms kTerms>
 __device__ __forceinline__ void ring_depthwise_role(const BlockArgs& args, const Sm90Launch& launch,
                                                     const SharedMemory& s, const CUtensorMap* map) {
+  static_assert(has_scales(kTerms), "a team arrives as one");
   const Sm90Plan& plan = launch.plan;
   const Team own(plan);
   const int row = own.row();

@@ -9,7 +9,7 @@ struct Tile {
   static constexpr int kQuads = kFrames / kQuadFrames;
   static constexpr int kGroupChannels = 8;   // channels that a thread computes: one 16-byte row of a B operand
   static constexpr int kStepChannels = 16;   // channels of one matrix instruction
-  static constexpr int kPassChannels = 128;  // channels that share a frame's scale and are summed in one go
+  static constexpr int kPassChannels = 128;  // channels that are summed in one go, and share a frame's scale
   static constexpr int kPassGroups = kPassChannels / kGroupChannels;
   static constexpr int kThreads = kPassGroups * kQuads;  // of the generic block: one a (group, quad)
 };

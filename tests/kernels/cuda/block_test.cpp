@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "compare.hpp"
+#include "cuda/bfloat16.hpp"
 #include "cuda/float16.hpp"
 #include "halotap/kernels/reference.hpp"
 #include "random_stack.hpp"
@@ -59,23 +60,19 @@ class DeviceBytes {
 
 constexpr float kPoison = -12345.0f;
 
-std::uint16_t bfloat16_bits(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-float bfloat16_value(std::uint16_t bits) {
-  const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
+// Of an infinity or a NaN.
+std::uint16_t infinite_bfloat16(float value) {
+  return static_cast<std::uint16_t>(std::isnan(value) ? 0x7fc0 : value < 0 ? 0xff80 : 0x7f80);
 }
 
 // Samples as a 16-bit type stores them.
 std::vector<std::uint16_t> to_16_bits(const std::vector<float>& values, Element element) {
   std::vector<std::uint16_t> stored;
   for (const float value : values) {
-    stored.push_back(element == Element::kBfloat16 ? bfloat16_bits(value) : float16_bits(static_cast<double>(value)));
+    const auto wide = static_cast<double>(value);
+    stored.push_back(element == Element::kBfloat16 && std::isfinite(value) ? bfloat16_bits(wide)
+                     : element == Element::kBfloat16                       ? infinite_bfloat16(value)
+                                                                           : float16_bits(wide));
   }
   return stored;
 }
@@ -111,6 +108,11 @@ std::vector<float> run(const PackedBlock& block, const std::vector<float>& input
   require(launch_block(block, items, nullptr));
   require(cudaDeviceSynchronize());
   return read_as(block.options().y, d_y);
+}
+
+// What a sample of kPoison reads as.
+float poison_as(Element element) {
+  return element == Element::kFloat32 ? kPoison : from_16_bits(to_16_bits({kPoison}, element), element)[0];
 }
 
 constexpr BlockOptions kAllBfloat16{Math::kBf16, Element::kBfloat16, Element::kBfloat16};
@@ -257,6 +259,11 @@ TEST_P(CudaBlock, IsNearInBfloat16WhateverTheMagnitude) {
         spec.out_channels = usual ? 128 : std::max<std::int64_t>(spec.out_channels, 16);
         spec.residual = false;
         spec.padding = Padding::kCausal;
+        if (usual) {
+          spec.activation = Activation::kSilu;
+          spec.kernel_size = std::array{5, 3, 5, 9}[seed];
+          spec.dilation = std::array{2, 1, 8, 1}[seed];
+        }
         Layer layer = draw_layer(random, spec);
         layer.weights.dw_bias.clear();
         layer.weights.pw_bias.clear();
@@ -374,19 +381,24 @@ TEST_P(CudaBlock, GivesTheSameBitsInABatchOfAnyAlignment) {
     const std::int64_t x_stride = frames + draw(random, 0, 5);
     const std::int64_t y_stride = frames + draw(random, 0, 5);
     const std::int64_t offset = draw(random, 0, 3);
-    const PackedBlock block(layer, {});
+    const BlockOptions options = draw_options(random, spec);
+    const std::int64_t bytes = element_bytes(options.x);
+    const PackedBlock block(layer, options);
     const std::vector<float> x = draw_signal(random, count * spec.in_channels * x_stride + offset);
-    const DeviceBytes d_x(x);
-    const DeviceBytes d_y(
-        std::vector<float>(static_cast<std::size_t>(count * spec.out_channels * y_stride + offset), kPoison));
+    const DeviceBytes d_x = stored_as(options.x, x);
+    const DeviceBytes d_y =
+        stored_as(options.y,
+                  std::vector<float>(static_cast<std::size_t>(count * spec.out_channels * y_stride + offset), kPoison));
     Items items;
     items.count = count;
-    items.first = {d_x.data() + offset * 4, d_y.data() + offset * 4, x_stride, y_stride, frames, 0, frames, 0, frames};
+    items.first = {
+        d_x.data() + offset * bytes, d_y.data() + offset * bytes, x_stride, y_stride, frames, 0, frames, 0, frames};
     items.x_stride = spec.in_channels * x_stride;
     items.y_stride = spec.out_channels * y_stride;
     require(launch_block(block, items, nullptr));
     require(cudaDeviceSynchronize());
-    const std::vector<float> y = d_y.read<float>();
+    const std::vector<float> y = read_as(options.y, d_y);
+    const float poison = poison_as(options.y);
     for (std::int64_t b = 0; b < count; ++b) {
       std::vector<float> alone;
       for (std::int64_t c = 0; c < spec.in_channels; ++c) {
@@ -399,10 +411,10 @@ TEST_P(CudaBlock, GivesTheSameBitsInABatchOfAnyAlignment) {
         ASSERT_EQ(std::memcmp(row, expected.data() + o * frames, static_cast<std::size_t>(frames) * 4), 0)
             << "seed " << seed << ": " << describe(spec) << ", item " << b << ", row " << o << ", "
             << block.kernel_name();
-        for (std::int64_t t = frames; t < y_stride; ++t) ASSERT_EQ(row[t], kPoison) << "written past the item";
+        for (std::int64_t t = frames; t < y_stride; ++t) ASSERT_EQ(row[t], poison) << "written past the item";
       }
     }
-    for (std::int64_t i = 0; i < offset; ++i) ASSERT_EQ(y[static_cast<std::size_t>(i)], kPoison);
+    for (std::int64_t i = 0; i < offset; ++i) ASSERT_EQ(y[static_cast<std::size_t>(i)], poison);
   }
 }
 
@@ -463,6 +475,7 @@ TEST_P(CudaBlock, GivesTheSameBitsForTheUsualLayerWhereverItsRowsBegin) {
     BlockOptions options;
     options.math = static_cast<Math>(draw(random, 0, 3));
     options.x = options.y = static_cast<Element>(draw(random, 0, 2));
+    if (seed >= 20) options = kAllBfloat16;
     const std::int64_t frames = 4 * draw(random, 1, 300);
     const std::int64_t count = draw(random, 1, 3);
     // Rows of whole 16 bytes in 16 bits, too; and some that are not.
@@ -497,6 +510,79 @@ TEST_P(CudaBlock, GivesTheSameBitsForTheUsualLayerWhereverItsRowsBegin) {
   }
 }
 
+// So many that every slab and stage is used again: each item's y is what it is alone, of a tile or two a block.
+TEST_P(CudaBlock, GivesTheSameBitsInManyTilesOfABlock) {
+  struct Shape {
+    std::int64_t in_channels;
+    std::int64_t out_channels;
+    std::int64_t kernel_size;
+    std::int64_t dilation;
+  };
+  // Also of one block of rows, whose tiles the mix's warpgroups share; with an odd number of stages, and with stages of
+  // one tile in several passes, one of them takes all.
+  for (const Shape& shape : {Shape{128, 128, 5, 2},
+                             {128, 128, 3, 1},
+                             {128, 128, 9, 1},
+                             {128, 128, 5, 8},
+                             {16, 16, 5, 2},
+                             {48, 48, 3, 2},
+                             {96, 96, 5, 1},
+                             {256, 256, 5, 2},
+                             {128, 64, 5, 2},
+                             {128, 64, 5, 64},
+                             {128, 64, 9, 32},
+                             {128, 64, 15, 8},
+                             {80, 64, 7, 32},
+                             {144, 64, 5, 64},
+                             {128, 192, 5, 64},
+                             {512, 64, 5, 2},
+                             {512, 64, 1, 1}}) {
+    if (GetParam() == 1 && shape.in_channels != 48) continue;  // the generic block has neither
+    for (const BlockOptions& options : {BlockOptions{}, BlockOptions{Math::kTf32}, kAllBfloat16}) {
+      Random random(3800);
+      LayerSpec spec;
+      spec.name = "layer";
+      spec.in_channels = shape.in_channels - (GetParam() == 1 ? 1 : 0);  // or the generic block
+      spec.out_channels = shape.out_channels;
+      spec.kernel_size = shape.kernel_size;
+      spec.dilation = shape.dilation;
+      const Layer layer = draw_layer(random, spec);
+      const PackedBlock block(layer, options);
+      constexpr std::int64_t kFrames = 296;  // five tiles, which go to the blocks in turn
+      constexpr std::size_t kInputs = 3;
+      constexpr std::int64_t kCount = 300;
+      const std::int64_t bytes = element_bytes(options.x);
+      const std::int64_t x_samples = spec.in_channels * kFrames;
+      const std::int64_t y_samples = spec.out_channels * kFrames;
+      const DeviceBytes d_x(static_cast<std::size_t>(kCount * x_samples * bytes));
+      const DeviceBytes d_y(static_cast<std::size_t>(kCount * y_samples * bytes));
+      std::vector<std::vector<float>> alone;
+      for (std::size_t i = 0; i < kInputs; ++i) {
+        const std::vector<float> input = draw_signal(random, x_samples);
+        alone.push_back(run(block, input, kFrames));
+        const DeviceBytes d_input = stored_as(options.x, input);
+        for (auto item = static_cast<std::int64_t>(i); item < kCount; item += kInputs) {
+          require(cudaMemcpy(d_x.data() + item * x_samples * bytes, d_input.data(),
+                             static_cast<std::size_t>(x_samples * bytes), cudaMemcpyDeviceToDevice));
+        }
+      }
+      Items items;
+      items.count = kCount;
+      items.first = whole(spec, d_x.data(), d_y.data(), kFrames);
+      items.x_stride = x_samples;
+      items.y_stride = y_samples;
+      require(launch_block(block, items, nullptr));
+      require(cudaDeviceSynchronize());
+      const std::vector<float> y = read_as(options.y, d_y);
+      for (std::int64_t item = 0; item < kCount; ++item) {
+        const std::vector<float>& expected = alone[static_cast<std::size_t>(item) % kInputs];
+        ASSERT_EQ(std::memcmp(y.data() + item * y_samples, expected.data(), expected.size() * sizeof(float)), 0)
+            << describe(spec) << ", " << bytes << " bytes a sample, item " << item << ", " << block.kernel_name();
+      }
+    }
+  }
+}
+
 TEST_P(CudaBlock, ReadsAndWritesOnlyTheFramesThatAreReal) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     Random random(4000 + seed);
@@ -514,21 +600,23 @@ TEST_P(CudaBlock, ReadsAndWritesOnlyTheFramesThatAreReal) {
     }
     const std::int64_t y_begin = draw(random, 0, frames);
     const std::int64_t y_end = draw(random, y_begin, frames);
-    const PackedBlock block(layer, {});
+    const BlockOptions options = draw_options(random, spec);
+    const PackedBlock block(layer, options);
     std::vector<float> expected = run(block, input, frames);
     for (std::int64_t o = 0; o < spec.out_channels; ++o) {
       for (std::int64_t t = 0; t < frames; ++t) {
         if (t < y_begin || t >= y_end) expected[static_cast<std::size_t>(o * frames + t)] = 0;
       }
     }
-    const DeviceBytes d_x(padded);
-    const DeviceBytes d_y(std::vector<float>(expected.size(), kPoison));
+    const DeviceBytes d_x = stored_as(options.x, padded);
+    const DeviceBytes d_y = stored_as(options.y, std::vector<float>(expected.size(), kPoison));
     Items items;
     items.count = 1;
-    items.first = {d_x.data() + margin * 4, d_y.data(), stride, frames, frames, 0, frames, y_begin, y_end};
+    items.first = {
+        d_x.data() + margin * element_bytes(options.x), d_y.data(), stride, frames, frames, 0, frames, y_begin, y_end};
     require(launch_block(block, items, nullptr));
     require(cudaDeviceSynchronize());
-    ASSERT_TRUE(same_bits(d_y.read<float>(), expected)) << "seed " << seed << ": " << describe(spec);
+    ASSERT_TRUE(same_bits(read_as(options.y, d_y), expected)) << "seed " << seed << ": " << describe(spec);
   }
 }
 
@@ -562,12 +650,14 @@ TEST_P(CudaBlock, KeepsANaNOrInfInsideItsReceptiveField) {
     Random random(5000 + seed);
     const Layer layer = draw_layer(random, draw_spec(random, bounds()));
     const LayerSpec& spec = layer.spec;
-    const std::int64_t frames = 150;
+    const std::int64_t frames = 152;  // rows that bulk copies can bring, in 16 bits too
     std::vector<float> input = draw_signal(random, spec.in_channels * frames);
     const PackedBlock block(layer, draw_options(random, spec));
     const std::vector<float> clean = run(block, input, frames);
     const std::int64_t bad_frame = draw(random, 0, frames - 1);
-    const float bad = toss(random) ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const float bad = std::array{std::numeric_limits<float>::quiet_NaN(), kInfinity,
+                                 -kInfinity}[static_cast<std::size_t>(draw(random, 0, 2))];
     input[static_cast<std::size_t>(draw(random, 0, spec.in_channels - 1) * frames + bad_frame)] = bad;
     const std::vector<float> dirty = run(block, input, frames);
     for (std::int64_t o = 0; o < spec.out_channels; ++o) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cuda/bfloat16.hpp"
 #include "cuda/float16.hpp"
 #include "random_stack.hpp"
 
@@ -22,13 +23,6 @@ Number read(const std::vector<std::byte>& image, std::int64_t offset) {
   Number number;
   std::memcpy(&number, image.data() + offset, sizeof number);
   return number;
-}
-
-double bfloat16_value(std::uint16_t bits) {
-  const std::uint32_t wide = std::uint32_t{bits} << 16;
-  float value = 0;
-  std::memcpy(&value, &wide, sizeof value);
-  return static_cast<double>(value);
 }
 
 // The weight of (row, channel) that the image stands for, all terms added and the scale undone.
@@ -131,7 +125,8 @@ TEST(PackImage, KeepsElevenBitsInFloat16AndEightInBfloat16) {
     int bits;
   };
   for (const auto& [terms, value, bits] :
-       {Case{Terms::kFloat16, float16_value, 11}, Case{Terms::kBfloat16, bfloat16_value, 8}}) {
+       {Case{Terms::kFloat16, float16_value, 11},
+        Case{Terms::kBfloat16, [](std::uint16_t bits) { return static_cast<double>(bfloat16_value(bits)); }, 8}}) {
     Random random(1);
     const LayerSpec spec = spec_of(33, 65, 3);
     const Layer layer = draw_layer(random, spec);
@@ -222,6 +217,18 @@ TEST(PackImage, HalvesTheTapsOfSiluInBfloat16) {
   for (std::int64_t row = 0; row < 6; ++row) {
     EXPECT_EQ(read<float>(silu, layout.row_scale + row * 4), read<float>(plain, layout.row_scale + row * 4));
   }
+}
+
+TEST(PackImage, ScalesToBelowOneInBfloat16) {
+  Random random(5);
+  const LayerSpec spec = spec_of(16, 16, 1);
+  const auto image = pack_image(draw_layer(random, spec), Terms::kBfloat16);
+  float largest = 0;
+  for (std::int64_t i = 0; i < 16 * 16; ++i) {
+    largest = std::max(largest, std::abs(bfloat16_value(read<std::uint16_t>(image, i * 2))));
+  }
+  EXPECT_GE(largest, 0.5f);
+  EXPECT_LE(largest, 1.0f);  // 1 by rounding
 }
 
 TEST(PackImage, ScalesToTheTopOfFloat16) {
