@@ -146,7 +146,8 @@ def halotap_rows(halotap, shape):
         result = bench_halotap(halotap, shape, precision, samples)
         yield {"who": "halotap", "what": result["kernels"], "precision": precision, "samples": samples,
                "cold_us": result["kernel_cold_us"], "warm_us": result["kernel_warm_us"],
-               "copy_us": result["device_copy_cold_us"], "rel_l2": result["rel_l2"], "bench": result}
+               "generic_us": result["generic_cold_us"], "copy_us": result["device_copy_cold_us"],
+               "rel_l2": result["rel_l2"], "bench": result}
 
 
 def matrix_tflops():
@@ -178,7 +179,8 @@ def scaling_rows(halotap, tflops):
         products_us = 3 * 2e-6 * macs / tflops  # the three products of two float16 terms
         floor_us = max(result["device_copy_cold_us"], products_us)
         yield {"varied": what, "shape": shape.name(), "kernels": result["kernels"], "cold_us": result["kernel_cold_us"],
-               "warm_us": result["kernel_warm_us"], "copy_us": result["device_copy_cold_us"],
+               "warm_us": result["kernel_warm_us"], "generic_us": result["generic_cold_us"],
+               "copy_us": result["device_copy_cold_us"],
                "products_us": products_us, "ratio": result["kernel_cold_us"] / floor_us, "rel_l2": result["rel_l2"]}
 
 
@@ -200,19 +202,21 @@ def print_result(result):
           "at %(tflops).0f TFLOP/s.\n" % facts)
     print("%s:\n" % result["shape"])
     floor_us = {row["samples"]: row["copy_us"] for row in result["rows"] if row["who"] == "halotap"}
-    print_table(["who", "arithmetic", "in and out", "what", "cold µs", "warm µs", "copy µs", "cold / copy", "rel L2"],
+    print_table(["who", "arithmetic", "in and out", "what", "cold µs", "warm µs", "generic µs", "copy µs", "cold / copy",
+                 "rel L2"],
                 [[row["who"], row["precision"], row["samples"], row["what"], number(row["cold_us"]),
-                  number(row.get("warm_us")), number(floor_us.get(row["samples"])),
+                  number(row.get("warm_us")), number(row.get("generic_us")), number(floor_us.get(row["samples"])),
                   number(row["cold_us"] / floor_us[row["samples"]]), "%.1e" % row["rel_l2"]] for row in result["rows"]])
     if "scaling" in result:
         print("halotap, fp32, over other shapes:\n")
-        print_table(["shape", "kernel", "cold µs", "warm µs", "copy µs", "products µs", "cold / floor", "rel L2"],
+        print_table(["shape", "kernel", "cold µs", "warm µs", "generic µs", "copy µs", "products µs", "cold / floor",
+                     "rel L2"],
                     [[row["shape"], row["kernels"], number(row["cold_us"]), number(row["warm_us"]),
-                      number(row["copy_us"]), number(row["products_us"]), number(row["ratio"]), "%.1e" % row["rel_l2"]]
-                     for row in result["scaling"]])
-    print("Cold: runs take turns over inputs and outputs of five times the second-level cache; warm: one input. Copy: a\n"
-          "device copy of the same bytes, cold. Floor: the copy, or the three products that fp32 takes at the rate\n"
-          "above, whichever takes longer. rel L2: against float64.")
+                      number(row["generic_us"]), number(row["copy_us"]), number(row["products_us"]),
+                      number(row["ratio"]), "%.1e" % row["rel_l2"]] for row in result["scaling"]])
+    print("Cold: runs take turns over inputs and outputs of five times the second-level cache; warm: one input. Generic:\n"
+          "cold, by the kernel that takes any layer. Copy: a device copy of the same bytes, cold. Floor: the copy, or\n"
+          "the three products that fp32 takes at the rate above, whichever takes longer. rel L2: against float64.")
 
 
 def driver_version():

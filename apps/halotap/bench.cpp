@@ -179,6 +179,7 @@ void measure_on_device(const BenchOptions& options, const pipeline::Model& model
   json["kernels"] = timing.kernels;
   json["kernel_cold_us"] = timing.cold_us;
   json["kernel_warm_us"] = timing.warm_us;
+  json["generic_cold_us"] = timing.generic_cold_us;
   json["kernel_bytes"] = timing.bytes;
   json["device_copy_cold_us"] = timing.copy_cold_us;
   json["device_copy_warm_us"] = timing.copy_warm_us;
@@ -358,9 +359,9 @@ constexpr const char* kFigures =
     "reads\n"
     "and writes. On a card: kernel_cold_us, kernel_warm_us: the kernels alone over the whole batch, with inputs that "
     "the\n"
-    "card's cache does not hold and with one that it may; device_copy_cold_us, device_copy_warm_us: a copy there of "
-    "the\n"
-    "same bytes; copy_ratio: kernel_cold_us / device_copy_cold_us; rel_l2: error against the reference, in double.\n"
+    "card's cache does not hold and with one that it may; generic_cold_us: by the kernel that takes any layer;\n"
+    "device_copy_cold_us, device_copy_warm_us: a copy there of the same bytes; copy_ratio: kernel_cold_us / "
+    "device_copy_cold_us; rel_l2: error against the reference, in double.\n"
     "Input is random, from a fixed seed, and so are the weights of a model that is not from a file.\n\n";
 
 }  // namespace

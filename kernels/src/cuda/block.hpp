@@ -28,6 +28,7 @@ struct BlockOptions {
   Math math = Math::kFp32;
   Element x = Element::kFloat32;
   Element y = Element::kFloat32;  // kFloat32 for a layer with softmax
+  bool generic = false;           // by the generic block, also where the layer has a kernel of its own: to compare them
 };
 
 // What stands for a weight and an activation in the products of the mix. Weights are scaled by a power of two a row, so

@@ -132,6 +132,8 @@ class Subject {
       if (l == 0) options.x = element_;
       if (l + 1 == layers.size()) options.y = element_;
       blocks_.emplace_back(layers[l], options);
+      options.generic = true;
+      generic_blocks_.emplace_back(layers[l], options);
       if (l + 1 < layers.size()) widest = std::max(widest, layers[l].spec.out_channels);
     }
     input_pitch_ = pitch(input_bytes_);
@@ -148,12 +150,14 @@ class Subject {
     // Long enough that starting the graph does not count.
     const std::int64_t turns = sets_ * ((39 + sets_) / sets_);
     DeviceTiming timing;
-    timing.cold_us = median_us(stream_.get(), turns, [&](std::int64_t run) { return launch(run % sets_); });
-    timing.warm_us = median_us(stream_.get(), 40, [&](std::int64_t) { return launch(0); });
+    timing.generic_cold_us =
+        median_us(stream_.get(), turns, [&](std::int64_t run) { return launch(generic_blocks_, run % sets_); });
+    timing.cold_us = median_us(stream_.get(), turns, [&](std::int64_t run) { return launch(blocks_, run % sets_); });
+    timing.warm_us = median_us(stream_.get(), 40, [&](std::int64_t) { return launch(blocks_, 0); });
     timing.copy_cold_us =
         median_us(stream_.get(), turns, [&](std::int64_t run) { return copy(run % sets_); }) * scale();
     timing.copy_warm_us = median_us(stream_.get(), 40, [&](std::int64_t) { return copy(0); }) * scale();
-    require(launch(0), "launch");
+    require(launch(blocks_, 0), "launch");
     require(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize");
     timing.rel_l2 = error();
     timing.kernels = kernels();
@@ -191,16 +195,16 @@ class Subject {
 
   float input_sample(std::int64_t i) const { return drawn_[static_cast<std::size_t>(i) % drawn_.size()]; }
 
-  cudaError_t launch(std::int64_t set) noexcept {
+  cudaError_t launch(const std::vector<PackedBlock>& blocks, std::int64_t set) noexcept {
     cudaError_t result = cudaSuccess;
-    for (std::size_t l = 0; l < blocks_.size() && result == cudaSuccess; ++l) {
-      const LayerSpec& layer = blocks_[l].spec();
+    for (std::size_t l = 0; l < blocks.size() && result == cudaSuccess; ++l) {
+      const LayerSpec& layer = blocks[l].spec();
       const std::int64_t frames = spec_.frames;
       Items items;
       items.count = spec_.batch;
       items.first = {l == 0 ? static_cast<const void*>(d_input_.get() + set * input_pitch_) : d_between_[l % 2].get(),
-                     l + 1 == blocks_.size() ? static_cast<void*>(d_output_.get() + set * output_pitch_)
-                                             : d_between_[(l + 1) % 2].get(),
+                     l + 1 == blocks.size() ? static_cast<void*>(d_output_.get() + set * output_pitch_)
+                                            : d_between_[(l + 1) % 2].get(),
                      frames,
                      frames,
                      frames,
@@ -210,7 +214,7 @@ class Subject {
                      frames};
       items.x_stride = layer.in_channels * frames;
       items.y_stride = layer.out_channels * frames;
-      result = launch_block(blocks_[l], items, stream_.get());
+      result = launch_block(blocks[l], items, stream_.get());
     }
     return result;
   }
@@ -276,6 +280,7 @@ class Subject {
   std::int64_t output_pitch_ = 0;
   std::int64_t sets_ = 0;
   std::vector<PackedBlock> blocks_;
+  std::vector<PackedBlock> generic_blocks_;
   DeviceArray<std::byte> d_input_;
   DeviceArray<std::byte> d_output_;
   DeviceArray<float> d_between_[2];

@@ -148,7 +148,7 @@ void add_ring(const LayerSpec& spec, const BlockOptions& options, Sm90Plan& plan
 }  // namespace
 
 std::optional<Sm90Plan> sm90_plan(const LayerSpec& spec, const BlockOptions& options) {
-  if (options.x != options.y) return std::nullopt;
+  if (options.generic || options.x != options.y) return std::nullopt;
   if (spec.in_channels % 16 != 0 || spec.out_channels % 16 != 0) return std::nullopt;
   // Shorter tiles read their halos more often, and leave half of each product without use.
   auto plan = plan_with(spec, options, Tile::kFrames);

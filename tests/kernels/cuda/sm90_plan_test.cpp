@@ -99,6 +99,7 @@ TEST(Sm90Plan, LeavesOtherChannelCountsAndMixedSampleTypesToTheGenericBlock) {
   EXPECT_FALSE(sm90_plan(spec_of(896, 128, 5, 2), {}));  // too much for one block
   EXPECT_FALSE(sm90_plan(spec_of(128, 128, 513, 512), {}));
   EXPECT_FALSE(sm90_plan(spec_of(128, 128, 5, 2), {Math::kFp32, Element::kFloat32, Element::kBfloat16}));
+  EXPECT_FALSE(sm90_plan(spec_of(128, 128, 5, 2), {.generic = true}));  // asked for
 }
 
 TEST(Sm90Plan, BeginsRowsEarlyWhereBulkCopiesAndQuadsOfTapsAskForIt) {

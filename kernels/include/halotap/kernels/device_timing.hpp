@@ -25,6 +25,7 @@ struct DeviceTimingSpec {
 struct DeviceTiming {
   double cold_us = 0;
   double warm_us = 0;
+  double generic_cold_us = 0;  // the same by the kernel that takes any layer, which some layers have anyway
   // A copy within the device that reads and writes as many bytes as input and output have together.
   double copy_cold_us = 0;
   double copy_warm_us = 0;
