@@ -21,7 +21,7 @@ enum class Element { kFloat32, kBfloat16, kFloat16 };
 // Bytes of one sample. [any thread]
 constexpr std::int64_t element_bytes(Element element) { return element == Element::kFloat32 ? 4 : 2; }
 
-// Arithmetic of the channel mix. Everything else is float32 whatever the precision.
+// Arithmetic of the channel mix. Everything else is float32 whatever the precision, but for SiLU with bfloat16 terms.
 enum class Math { kFp32, kTf32, kBf16, kFp16 };
 
 struct BlockOptions {

@@ -5,8 +5,8 @@
 // in_channels are summed in passes of 128.
 //
 // Grid: x divides the tiles, 64 frames (32 where halos are long), one block an SM; y the rows of y, 128 a block, or,
-// with several passes, as many as there are while there is a tile for every SM. 20 warps (16 with
-// several passes, 28 for the usual layer), which meet in shared memory through barriers:
+// with several passes, as many as there are while there is a tile for every SM. 20 warps (16 with several passes, 28
+// for the usual layer), which meet in shared memory through barriers:
 //   depthwise  12 warps (8; 16) in crews, each of which computes a tile at a time; in a crew, teams, which take turns
 //              over the parts of its tiles, 16 frames each; a warp of a team computes 32 channels, a thread one
 //              channel, taps in registers. A slab, x of a tile with its halo, is on the way into each slot of the
@@ -21,11 +21,11 @@
 //   copy       only with the usual layer (set_usual): a warpgroup one thread of which asks for all slabs: two at first,
 //              each further one of an empty ring when the slab two before it is there, then the next as soon as one has
 //              been read. Before, the depthwise asks for the first in the second-level cache.
-// With bfloat16 terms there are no scales, so no warp of a team waits for the others; each arrives by itself.
-// The usual layer's depthwise has a team for each part of a tile, half of them half a tile behind with two terms, asks
-// for no slabs itself, and has 16 registers a thread less.
-// Taps that lie 32 or 64 frames apart would have every tile read several times its size. x of several tiles side by
-// side then goes through one ring, in which their halos are read once (sm90_ring.cuh); all else is the same.
+// With one term there is nothing low; in bfloat16 there are no scales either, so no warp of a team waits for the
+// others. The usual layer's depthwise has a team for each part of a tile, half of them half a tile behind with two
+// terms, asks for no slabs itself, and has 16 registers a thread less. Taps that lie 32 or 64 frames apart would have
+// every tile read several times its size. x of several tiles side by side then goes through one ring, in which their
+// halos are read once (sm90_ring.cuh); all else is the same.
 //
 // Items that bulk copies cannot read (a table of them, unaligned rows) are copied sample by sample, asynchronously too,
 // into the same slabs, so their bits are the same.
