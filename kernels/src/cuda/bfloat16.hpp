@@ -7,8 +7,8 @@
 
 namespace halotap::kernels::cuda {
 
-// `value` rounded to the nearest bfloat16, ties to even, as its 16 bits. Finite; below 2^-126 the least bits are cut
-// off. [any thread]
+// `value` rounded to the nearest bfloat16, ties to even, as its 16 bits; beyond the range, infinity; below 2^-126 the
+// least bits are cut off. A NaN stays one. [any thread]
 inline std::uint16_t bfloat16_bits(double value) {
   int exponent = 0;
   std::frexp(value, &exponent);

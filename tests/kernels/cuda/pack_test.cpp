@@ -92,6 +92,18 @@ TEST(Bfloat16, RoundsToNearestEven) {
   EXPECT_EQ(bfloat16_bits(2.0 - std::ldexp(1, -10)), 0x4000);                      // carries into the exponent
   EXPECT_EQ(bfloat16_bits(std::ldexp(1, -126)), 0x0080);
   EXPECT_EQ(bfloat16_bits(std::ldexp(255, 120)), 0x7f7f);
+  EXPECT_EQ(bfloat16_bits(std::ldexp(511, 119)), 0x7f80);
+  EXPECT_EQ(bfloat16_bits(-std::numeric_limits<double>::infinity()), 0xff80);
+  EXPECT_TRUE(std::isnan(bfloat16_value(bfloat16_bits(std::numeric_limits<double>::quiet_NaN()))));
+}
+
+TEST(Bfloat16, GivesBackEveryNumber) {
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float value = bfloat16_value(static_cast<std::uint16_t>(bits));
+    if (!std::isnan(value)) {
+      ASSERT_EQ(bfloat16_bits(static_cast<double>(value)), bits);
+    }
+  }
 }
 
 TEST(PackImage, KeepsEveryWeightTo22Bits) {
@@ -183,39 +195,29 @@ TEST(PackImage, FoldsBatchNormAndGivesPointwiseOneTapOfOne) {
   for (std::int64_t c = 0; c < 5; ++c) EXPECT_EQ(read<float>(pointwise, one_tap.taps + c * 4), 1);
 }
 
-TEST(PackImage, MovesAFactorOfSiluFromTheTapsToTheRows) {
-  Random random(4);
-  LayerSpec spec = spec_of(20, 6, 3);
-  Layer layer = draw_layer(random, spec);
-  const ImageLayout layout = image_layout(spec, Terms::kTwoFloat16);
-  const auto plain = pack_image(layer, Terms::kTwoFloat16);
-  layer.spec.activation = Activation::kSilu;
-  const auto silu = pack_image(layer, Terms::kTwoFloat16);
-  for (std::int64_t c = 0; c < 20; ++c) {
-    EXPECT_FLOAT_EQ(tap(silu, layout, c, 1), tap(plain, layout, c, 1) * 1.4426950409f);
-    EXPECT_FLOAT_EQ(read<float>(silu, layout.tap_bias + c * 4),
-                    read<float>(plain, layout.tap_bias + c * 4) * 1.4426950409f);
-  }
-  for (std::int64_t row = 0; row < 6; ++row) {
-    EXPECT_FLOAT_EQ(read<float>(silu, layout.row_scale + row * 4),
-                    read<float>(plain, layout.row_scale + row * 4) * 0.69314718056f);
-  }
-}
-
-TEST(PackImage, HalvesTheTapsOfSiluInBfloat16) {
-  Random random(4);
-  LayerSpec spec = spec_of(20, 6, 3);
-  Layer layer = draw_layer(random, spec);
-  const ImageLayout layout = image_layout(spec, Terms::kBfloat16);
-  const auto plain = pack_image(layer, Terms::kBfloat16);
-  layer.spec.activation = Activation::kSilu;
-  const auto silu = pack_image(layer, Terms::kBfloat16);
-  for (std::int64_t c = 0; c < 20; ++c) {
-    EXPECT_EQ(tap(silu, layout, c, 1), tap(plain, layout, c, 1) * 0.5f);
-    EXPECT_EQ(read<float>(silu, layout.tap_bias + c * 4), read<float>(plain, layout.tap_bias + c * 4) * 0.5f);
-  }
-  for (std::int64_t row = 0; row < 6; ++row) {
-    EXPECT_EQ(read<float>(silu, layout.row_scale + row * 4), read<float>(plain, layout.row_scale + row * 4));
+TEST(PackImage, MovesAFactorOfSiluFromTheTapsToTheRowsAndInBfloat16HalvesTheTapsAlone) {
+  struct Case {
+    Terms terms;
+    float taps;
+    float rows;
+  };
+  for (const auto& [terms, taps, rows] :
+       {Case{Terms::kTwoFloat16, 1.4426950409f, 0.69314718056f}, Case{Terms::kBfloat16, 0.5f, 1.0f}}) {
+    Random random(4);
+    LayerSpec spec = spec_of(20, 6, 3);
+    Layer layer = draw_layer(random, spec);
+    const ImageLayout layout = image_layout(spec, terms);
+    const auto plain = pack_image(layer, terms);
+    layer.spec.activation = Activation::kSilu;
+    const auto silu = pack_image(layer, terms);
+    for (std::int64_t c = 0; c < 20; ++c) {
+      EXPECT_FLOAT_EQ(tap(silu, layout, c, 1), tap(plain, layout, c, 1) * taps);
+      EXPECT_FLOAT_EQ(read<float>(silu, layout.tap_bias + c * 4), read<float>(plain, layout.tap_bias + c * 4) * taps);
+    }
+    for (std::int64_t row = 0; row < 6; ++row) {
+      EXPECT_FLOAT_EQ(read<float>(silu, layout.row_scale + row * 4),
+                      read<float>(plain, layout.row_scale + row * 4) * rows);
+    }
   }
 }
 
