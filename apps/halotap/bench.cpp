@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -13,8 +14,10 @@
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "halotap/kernels/names.hpp"
 #include "halotap/pipeline/build_info.hpp"
 #include "halotap/pipeline/device_timing.hpp"
 #include "halotap/pipeline/engine.hpp"
@@ -31,6 +34,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
+using pipeline::SampleType;
+
+constexpr std::array kSampleNames{std::pair{SampleType::kFloat32, std::string_view{"fp32"}},
+                                  std::pair{SampleType::kBfloat16, std::string_view{"bf16"}},
+                                  std::pair{SampleType::kFloat16, std::string_view{"fp16"}}};
 
 constexpr std::uint64_t kSeed = 1;
 // 2^28 numbers: 2 GiB of weights in double, 1 GiB of input and output.
@@ -50,7 +58,7 @@ struct BenchOptions {
   pipeline::Backend backend = pipeline::Backend::kAuto;
   pipeline::Precision precision = pipeline::Precision::kFp32;
   CudaOptions cuda;
-  pipeline::SampleType samples = pipeline::SampleType::kFloat32;  // in a card's memory; block only
+  SampleType samples = SampleType::kFloat32;  // in a card's memory; block only
   double seconds = 2;
   bool json = false;
 };
@@ -191,11 +199,6 @@ void measure_on_device(const BenchOptions& options, const pipeline::Model& model
 void measure(const BenchOptions& options, const pipeline::Model& model, std::mt19937_64& random, ordered_json& json) {
   const kernels::Stack& stack = *model.stack;
   require_reasonable_samples(options, stack);
-  const std::int64_t in_samples = stack.in_channels() * options.chunk_frames;
-  const std::int64_t out_samples = stack.out_channels() * options.chunk_frames;
-  const std::vector<float> input = random_samples<float>(options.streams * in_samples, 1, random);
-  std::vector<float> output(static_cast<std::size_t>(options.streams * out_samples));
-
   const pipeline::CudaSpec cuda = options.cuda.over({}, options.backend);
   pipeline::Engine engine;
   engine.prepare(model, {.backend = options.backend,
@@ -205,6 +208,16 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
                          .fallback = pipeline::Fallback::kNone,
                          .cuda = cuda});
   say_choice(engine, options.cuda.names());
+  const bool on_cpu = engine.backend() == pipeline::Backend::kCpu;
+  if (on_cpu && options.samples != SampleType::kFloat32) {
+    throw pipeline::ConfigError("--samples: expected fp32, which is what the cpu backend takes, got " +
+                                std::string(kernels::name_of(kSampleNames, options.samples)));
+  }
+
+  const std::int64_t in_samples = stack.in_channels() * options.chunk_frames;
+  const std::int64_t out_samples = stack.out_channels() * options.chunk_frames;
+  const std::vector<float> input = random_samples<float>(options.streams * in_samples, 1, random);
+  std::vector<float> output(static_cast<std::size_t>(options.streams * out_samples));
   std::vector<pipeline::StreamChunk> chunks(static_cast<std::size_t>(options.streams));
   pipeline::Status status = pipeline::Status::kOk;
   for (std::int64_t s = 0; s < options.streams && status == pipeline::Status::kOk; ++s) {
@@ -217,10 +230,6 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
     const pipeline::Status outcome = engine.process(chunks);
     if (outcome != pipeline::Status::kOk) status = outcome;
   };
-  const bool on_cpu = engine.backend() == pipeline::Backend::kCpu;
-  if (on_cpu && options.samples != pipeline::SampleType::kFloat32) {
-    throw pipeline::ConfigError("--samples: the cpu backend computes on fp32");
-  }
   pipeline::LatencyHistogram untimed;
   pipeline::LatencyHistogram times;
   pipeline::Roofline roofline;
@@ -342,12 +351,7 @@ void add_measuring_options(CLI::App& app, BenchOptions& options) {
   app.add_flag("--json", options.json, "Print one JSON object");
 }
 
-std::optional<pipeline::SampleType> parse_samples(std::string_view word) {
-  if (word == "fp32") return pipeline::SampleType::kFloat32;
-  if (word == "bf16") return pipeline::SampleType::kBfloat16;
-  if (word == "fp16") return pipeline::SampleType::kFloat16;
-  return std::nullopt;
-}
+std::optional<SampleType> parse_samples(std::string_view word) { return kernels::value_of(kSampleNames, word); }
 
 constexpr const char* kFigures =
     "Times are those of one call of the engine, from the caller's memory and back into it; p50_us is the median.\n"
@@ -360,8 +364,8 @@ constexpr const char* kFigures =
     "and writes. On a card: kernel_cold_us, kernel_warm_us: the kernels alone over the whole batch, with inputs that "
     "the\n"
     "card's cache does not hold and with one that it may; generic_cold_us: by the kernel that takes any layer;\n"
-    "device_copy_cold_us, device_copy_warm_us: a copy there of the same bytes; copy_ratio: kernel_cold_us / "
-    "device_copy_cold_us; rel_l2: error against the reference, in double.\n"
+    "kernel_bytes: input and output there; device_copy_cold_us, device_copy_warm_us: a copy there of as many;\n"
+    "copy_ratio: kernel_cold_us / device_copy_cold_us; rel_l2: error against the reference, in double.\n"
     "Input is random, from a fixed seed, and so are the weights of a model that is not from a file.\n\n";
 
 }  // namespace

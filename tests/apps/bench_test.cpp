@@ -81,6 +81,14 @@ TEST(Bench, SaysWhichFileItCannotRead) {
   EXPECT_NE(outcome.err.find("none.yaml"), std::string::npos) << outcome.err;
 }
 
+TEST(Bench, RefusesSamplesOf16BitsOnTheCpu) {
+  const Outcome outcome = run_halotap({"bench", "block", "--samples", "bf16", "--backend", "cpu"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("--samples: expected fp32, which is what the cpu backend takes, got bf16"),
+            std::string::npos)
+      << outcome.err;
+}
+
 TEST(Bench, RefusesWhatNoMachineHolds) {
   const Outcome outcome = run_halotap({"bench", "block", "--batch", "1000000", "--frames", "1000000"});
   EXPECT_EQ(outcome.exit_code, 2);
