@@ -22,10 +22,13 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import onnx
-import onnxruntime
-import torch
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime
+    import torch
+except ImportError as error:
+    sys.exit("peers_cpu: needs what bench/requirements.txt names (make bench-peers installs it): %s" % error)
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 1

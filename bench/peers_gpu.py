@@ -19,8 +19,11 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as error:
+    sys.exit("peers_gpu: needs a CUDA build of PyTorch: %s" % error)
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 1
@@ -137,7 +140,10 @@ def bench_halotap(halotap, shape, precision, samples, seconds=0.02):
     command = [str(halotap), "bench", "block", *shape.options(), "--backend", "cuda", "--precision", precision,
                "--samples", samples, "--seconds", str(seconds), "--json"]
     print("peers_gpu: " + " ".join(command[1:]), file=sys.stderr)
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    try:
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit("peers_gpu: --halotap: %s" % error)
 
 
 def halotap_rows(halotap, shape):
@@ -237,6 +243,8 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
+    if not torch.cuda.is_available():
+        sys.exit("peers_gpu: PyTorch %s finds no card" % torch.__version__)
     shape = Shape(arguments.batch, arguments.channels, arguments.out_channels, arguments.kernel_size,
                   arguments.dilation, arguments.frames)
     tflops = matrix_tflops()

@@ -16,8 +16,11 @@ import sys
 import time
 from pathlib import Path
 
-import torch
-import torch.nn.functional as F
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as error:
+    sys.exit("peers_stream_gpu: needs a CUDA build of PyTorch: %s" % error)
 
 ROOT = Path(__file__).resolve().parent.parent
 CHANNELS = 128
@@ -99,7 +102,7 @@ def check(layers, frames):
             stream.call()
         error = (stream.output - expected[:, :, first:first + frames]).norm() / expected.norm()
         if not error <= MOST_ERROR:
-            sys.exit("peers_stream_gpu.py: PyTorch differs from float64 by %.1e" % error)
+            sys.exit("peers_stream_gpu: PyTorch differs from float64 by %.1e" % error)
 
 
 def time_calls(stream, frames, calls):
@@ -128,15 +131,18 @@ def parse_arguments():
 def main():
     arguments = parse_arguments()
     if not torch.cuda.is_available():
-        sys.exit("peers_stream_gpu.py: PyTorch finds no card")
+        sys.exit("peers_stream_gpu: PyTorch %s finds no card" % torch.__version__)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     for option in arguments.options[::2]:
         if option not in ("--calls", "--as", "--samples"):
-            sys.exit("peers_stream_gpu.py: behind --: expected --calls, --as or --samples, got %s" % option)
+            sys.exit("peers_stream_gpu: behind --: expected --calls, --as or --samples, got %s" % option)
     chunks = arguments.chunk or [1, 16, 64]
     options = [option for chunk in chunks for option in ("--chunk", str(chunk))]
-    subprocess.run([arguments.stack_latency, *options, *arguments.options], check=True)
+    try:
+        subprocess.run([arguments.stack_latency, *options, *arguments.options], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit("peers_stream_gpu: --stack-latency: %s" % error)
     with torch.inference_mode():
         layers = make_layers()
         for frames in chunks:
