@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -14,10 +13,8 @@
 #include <random>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "halotap/kernels/names.hpp"
 #include "halotap/pipeline/build_info.hpp"
 #include "halotap/pipeline/device_timing.hpp"
 #include "halotap/pipeline/engine.hpp"
@@ -35,10 +32,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 using pipeline::SampleType;
-
-constexpr std::array kSampleNames{std::pair{SampleType::kFloat32, std::string_view{"fp32"}},
-                                  std::pair{SampleType::kBfloat16, std::string_view{"bf16"}},
-                                  std::pair{SampleType::kFloat16, std::string_view{"fp16"}}};
 
 constexpr std::uint64_t kSeed = 1;
 // 2^28 numbers: 2 GiB of weights in double, 1 GiB of input and output.
@@ -180,6 +173,13 @@ void require_reasonable_samples(const BenchOptions& options, const kernels::Stac
                   "input and output samples");
 }
 
+void require_samples_of(pipeline::Backend backend, const BenchOptions& options) {
+  if (backend == pipeline::Backend::kCpu && options.samples != SampleType::kFloat32) {
+    throw pipeline::ConfigError("--samples: expected fp32, which is what the cpu backend takes, got " +
+                                std::string(pipeline::to_string(options.samples)));
+  }
+}
+
 // The kernels alone, on the card, beside a copy there of the same bytes.
 void measure_on_device(const BenchOptions& options, const pipeline::Model& model, ordered_json& json) {
   const pipeline::DeviceTiming timing =
@@ -209,10 +209,7 @@ void measure(const BenchOptions& options, const pipeline::Model& model, std::mt1
                          .cuda = cuda});
   say_choice(engine, options.cuda.names());
   const bool on_cpu = engine.backend() == pipeline::Backend::kCpu;
-  if (on_cpu && options.samples != SampleType::kFloat32) {
-    throw pipeline::ConfigError("--samples: expected fp32, which is what the cpu backend takes, got " +
-                                std::string(kernels::name_of(kSampleNames, options.samples)));
-  }
+  require_samples_of(engine.backend(), options);
 
   const std::int64_t in_samples = stack.in_channels() * options.chunk_frames;
   const std::int64_t out_samples = stack.out_channels() * options.chunk_frames;
@@ -295,6 +292,7 @@ void print(const ordered_json& json, bool as_json) {
 }
 
 ExitCode bench_block(BenchOptions options) {
+  require_samples_of(options.backend, options);
   if (options.out_channels == 0) options.out_channels = options.channels;
   ordered_json json;
   json["bench"] = "block";
@@ -305,6 +303,7 @@ ExitCode bench_block(BenchOptions options) {
   json["dilation"] = options.dilations.front();
   json["frames"] = options.chunk_frames;
   json["precision"] = pipeline::to_string(options.precision);
+  json["samples"] = pipeline::to_string(options.samples);
   std::mt19937_64 random(kSeed);
   measure(options, random_model(options, random), random, json);
   print(json, options.json);
@@ -351,8 +350,6 @@ void add_measuring_options(CLI::App& app, BenchOptions& options) {
   app.add_flag("--json", options.json, "Print one JSON object");
 }
 
-std::optional<SampleType> parse_samples(std::string_view word) { return kernels::value_of(kSampleNames, word); }
-
 constexpr const char* kFigures =
     "Times are those of one call of the engine, from the caller's memory and back into it; p50_us is the median.\n"
     "macs: multiply-accumulates a call; gflops: 2 macs / p50_us; bytes: weights, input and output, each once;\n"
@@ -364,7 +361,8 @@ constexpr const char* kFigures =
     "and writes. On a card: kernel_cold_us, kernel_warm_us: the kernels alone over the whole batch, with inputs that "
     "the\n"
     "card's cache does not hold and with one that it may; generic_cold_us: by the kernel that takes any layer;\n"
-    "kernel_bytes: input and output there; device_copy_cold_us, device_copy_warm_us: a copy there of as many;\n"
+    "kernel_bytes: those of input and output; device_copy_cold_us, device_copy_warm_us: a copy there of as many "
+    "bytes;\n"
     "copy_ratio: kernel_cold_us / device_copy_cold_us; rel_l2: error against the reference, in double.\n"
     "Input is random, from a fixed seed, and so are the weights of a model that is not from a file.\n\n";
 
@@ -393,8 +391,8 @@ void add_bench(CLI::App& app, Command& chosen) {
   add_shape(*block_command, "--dilation", block->dilations.front(), kernels::kMaxHaloFrames, "Frames between taps");
   add_shape(*block_command, "--frames", block->chunk_frames, kMaxNumbers, "Frames a recording");
   add_measuring_options(*block_command, *block);
-  add_value(*block_command, "--samples", block->samples, parse_samples, "fp32|bf16|fp16", "fp32, bf16 or fp16",
-            "Samples in the card's memory, for kernel_cold_us and what is beside it")
+  add_value(*block_command, "--samples", block->samples, pipeline::parse_sample_type, "fp32|bf16|fp16",
+            "fp32, bf16 or fp16", "Samples in the card's memory, for kernel_cold_us and what is beside it")
       ->default_str("fp32")
       ->group("Engine");
   block_command->footer(std::string(kFigures) +

@@ -82,11 +82,16 @@ TEST(Bench, SaysWhichFileItCannotRead) {
 }
 
 TEST(Bench, RefusesSamplesOf16BitsOnTheCpu) {
-  const Outcome outcome = run_halotap({"bench", "block", "--samples", "bf16", "--backend", "cpu"});
-  EXPECT_EQ(outcome.exit_code, 2);
-  EXPECT_NE(outcome.err.find("--samples: expected fp32, which is what the cpu backend takes, got bf16"),
-            std::string::npos)
-      << outcome.err;
+  for (const std::string samples : {"bf16", "fp16"}) {
+    const Outcome outcome = run_halotap({"bench", "block", "--samples", samples, "--backend", "cpu"});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(outcome.err,
+              "halotap: --samples: expected fp32, which is what the cpu backend takes, got " + samples + '\n');
+  }
+  const Outcome outcome =
+      run_halotap({"bench", "block", "--channels", "4", "--frames", "8", "--seconds", "0.001", "--json"});
+  EXPECT_EQ(outcome.json()["samples"], "fp32");
 }
 
 TEST(Bench, RefusesWhatNoMachineHolds) {
